@@ -1,0 +1,366 @@
+"""Emission: a group, a backend and a few choices to a `KernelSource`, in one pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from . import cuda_source, host_source, triton_source
+from .analysis import analyse
+from .errors import BadSchedule, UnknownDim, UnknownName
+from .group import Dim, DimSize, FusionGroup, TensorSpec
+from .host_source import Host
+from .layout import CONTIGUOUS, Layout
+from .lower import lower
+from .plan import Plan, make_plan, parameters
+from .prelude import defined, needed
+from .printer import node_text
+from .read import to_toml
+from .schedule import Schedule, choose
+from .source import Backend, IndexType, Instance, KernelSource, ParamSpec
+from .templates import render
+from .verify import Verified, verify
+from .version import VERSION
+
+BACKENDS: tuple[Backend, ...] = ("triton", "cuda")
+CUDA_OPTIONS = ("--std=c++17", "--fmad=false")
+_SUMMARY_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One emission: the group as given, its lowered form, the plan and everything chosen."""
+
+    group: FusionGroup
+    plan: Plan
+    params: tuple[ParamSpec, ...]
+    schedule: Schedule
+    backend: Backend
+    banner: tuple[str, str]
+    summary: str
+
+    @property
+    def flat(self) -> bool:
+        return self.plan.rows is None
+
+
+def emit(
+    group: FusionGroup,
+    backend: Backend = "triton",
+    *,
+    schedule: Schedule | None = None,
+    layouts: Mapping[str, Layout | str] | None = None,
+    static: Mapping[str, int] | None = None,
+) -> KernelSource:
+    """Source of `group` for one backend: device and host text, a pure function of its arguments.
+
+    schedule: tile sizes and the like; chosen by dtype and structure when None. layouts: by tensor, where not
+    C-contiguous: a `Layout`, or `strided`, or `unit:AXIS`. static: sizes of dims fixed in the source.
+    Raises the errors of `emitter.errors`.
+    """
+    if backend not in BACKENDS:
+        raise BadSchedule(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    original = pin(group, static or {})
+    verified = verify(original)
+    chosen = _layouts(verified, layouts or {})
+    lowered = lower(verified)
+    analysis = analyse(lowered, chosen)
+    prelude = triton_source.PRELUDE if backend == "triton" else cuda_source.PRELUDE
+    own = triton_source.RESERVED if backend == "triton" else cuda_source.RESERVED
+    host_names = set(defined(host_source.PRELUDE)) if backend == "triton" else set()
+    plan = make_plan(analysis, own | set(defined(prelude)) | host_names)
+    default = choose(_tensor_dtypes(verified), plan.rows is None)
+    job = _Job(
+        original,
+        plan,
+        (),
+        schedule or default,
+        backend,
+        _banner(group, backend, schedule or default, default, plan, chosen, static or {}),
+        _summary(original, verified),
+    )
+    return _triton(job) if backend == "triton" else _cuda(job)
+
+
+def write(
+    group: FusionGroup, folder: str | Path, backends: Iterable[Backend] = BACKENDS, **choices: object
+) -> list[Path]:
+    """Emit `group` for each backend into `folder`/<group name>/, with group.toml and manifest.json; the paths."""
+    sources = [emit(group, backend, **choices) for backend in backends]  # type: ignore[arg-type]
+    place = Path(folder) / group.name
+    paths: list[Path] = []
+    for source in sources:
+        paths += source.write(place)
+    documents = {"group.toml": to_toml(group), "manifest.json": _manifest(group, sources)}
+    for name, text in documents.items():
+        (place / name).write_text(text, encoding="utf-8", newline="\n")
+        paths.append(place / name)
+    return paths
+
+
+def pin(group: FusionGroup, static: Mapping[str, int]) -> FusionGroup:
+    """The group with some dims replaced by sizes."""
+    for dim, size in static.items():
+        if dim not in group.dims:
+            raise UnknownDim(f"group {group.name}: static names {dim!r}; its dims are {', '.join(group.dims) or 'none'}")
+        if not isinstance(size, int) or size < 0:
+            raise UnknownDim(f"group {group.name}: static size of {dim} must be a non-negative integer, got {size!r}")
+    if not static:
+        return group
+
+    def pinned(dim: Dim) -> Dim:
+        return static.get(dim, dim) if isinstance(dim, str) else dim
+
+    inputs = tuple(
+        replace(i, shape=tuple(map(pinned, i.shape))) if isinstance(i, TensorSpec) else i for i in group.inputs
+    )
+    nodes = tuple(
+        replace(n, operands=tuple(DimSize(pinned(o.dim)) if isinstance(o, DimSize) else o for o in n.operands))
+        for n in group.nodes
+    )
+    return FusionGroup(group.name, inputs, nodes, group.outputs)
+
+
+def _layouts(verified: Verified, given: Mapping[str, Layout | str]) -> dict[str, Layout]:
+    group = verified.group
+    tensors = [t.name for t in group.tensors] + list(group.outputs)
+    chosen = {}
+    for name, layout in given.items():
+        if name not in tensors:
+            raise UnknownName(f"group {group.name}: layouts names {name!r}; its tensors are {', '.join(tensors)}")
+        rank = len(verified.types[name].shape)
+        parsed = Layout.parse(layout, rank) if isinstance(layout, str) else layout
+        if rank and parsed != CONTIGUOUS:
+            chosen[name] = parsed
+    return chosen
+
+
+def _tensor_dtypes(verified: Verified) -> list:  # type: ignore[type-arg]
+    group = verified.group
+    return [t.dtype for t in group.tensors] + [verified.types[o].dtype for o in group.outputs]
+
+
+def _triton(job: _Job) -> KernelSource:
+    plan = job.plan
+    body = triton_source.TritonBody(plan, job.schedule, job.group)
+    params = parameters(plan, "triton")
+    tiles = triton_source.tile_names(plan)
+    inside = body.inside if body.uses_inside else ""
+    coordinates = triton_source.coordinates(plan)
+    texts = [*body.lines, *coordinates]
+    helpers = needed(triton_source.PRELUDE, texts)
+    context = triton_source.TritonContext(
+        banner="\n".join(f"# {line}" for line in job.banner),
+        summary=job.summary,
+        libdevice=any("libdevice." in t for t in [*texts, *helpers]),
+        helpers=tuple(helpers),
+        entry=plan.entry,
+        signature=triton_source.signature(plan, params),
+        flat=job.flat,
+        inner=plan.inner,
+        rows=plan.rows,
+        row_block=tiles[0],
+        column_block=tiles[-1],
+        coordinates=coordinates,
+        inside=inside,
+        body=body.lines,
+    )
+    device = render("triton/pointwise.py.jinja", context)
+    build = _BuildTriton.of(plan, params, tiles, job.schedule)
+    host, grid = _host(job, params, render("triton/build.py.jinja", build))
+    return KernelSource(
+        "triton",
+        job.group.name,
+        plan.entry,
+        device,
+        host,
+        params,
+        tiles,
+        grid,
+        _instances(job.schedule, "triton", job.flat),
+        job.schedule,
+        (),
+        (("triton_kernel.py", f"{device}\n\n{host}"),),
+    )
+
+
+def _cuda(job: _Job) -> KernelSource:
+    plan = job.plan
+    body = cuda_source.CudaBody(plan, job.group)
+    params = parameters(plan, "cuda")
+    lines = body.lines
+    parts = {
+        "hoisted": cuda_source.body_text(lines.hoisted),
+        "row_statements": cuda_source.body_text(lines.rows),
+        "element_declarations": cuda_source.body_text(lines.declarations),
+        "elements": cuda_source.body_text(lines.elements),
+        "stores": cuda_source.body_text(lines.stores),
+    }
+    used = [text for part in parts.values() for text in part]
+    signature = cuda_source.signature(plan, params)
+    helpers = needed(cuda_source.PRELUDE, [*used, signature, "" if job.flat else "ceil_div"])
+    context = cuda_source.CudaContext(
+        banner="\n".join(f"// {line}" for line in job.banner),
+        summary=job.summary,
+        helpers=tuple(helpers),
+        threads=job.schedule.threads,
+        entry=plan.entry,
+        signature=signature,
+        flat=job.flat,
+        inner=plan.inner,
+        rows=plan.rows,
+        rows_per_thread=job.schedule.rows,
+        coordinates=cuda_source.coordinates(plan),
+        **parts,
+    )
+    device = render("cuda/pointwise.cu.jinja", context)
+    build = _BuildCuda(plan.entry, repr(CUDA_OPTIONS))
+    host, grid = _host(job, params, render("cuda/build.py.jinja", build))
+    banner = "\n".join(f"# {line}" for line in job.banner)
+    host = render("cuda/launch.py.jinja", _HostFile(banner, job.summary)) + "\n\n" + host
+    return KernelSource(
+        "cuda",
+        job.group.name,
+        plan.entry,
+        device,
+        host,
+        params,
+        (),
+        grid,
+        _instances(job.schedule, "cuda", job.flat),
+        job.schedule,
+        (),
+        (("cuda_kernel.cu", device), ("cuda_launch.py", host)),
+    )
+
+
+@dataclass(frozen=True)
+class _BuildCuda:
+    entry: str
+    options: str
+
+
+@dataclass(frozen=True)
+class _HostFile:
+    banner: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class _BuildTriton:
+    entry: str
+    signature_dict: str
+    constants: str
+    divisible: str
+    options: str
+    parameter_count: int
+
+    @classmethod
+    def of(cls, plan: Plan, params: tuple[ParamSpec, ...], tiles: tuple[str, ...], schedule: Schedule) -> _BuildTriton:
+        types = ", ".join(f'"{p.name}": {_triton_type(p)}' for p in params)
+        constants = ['"INDEX": tl.int64 if index == "i64" else tl.int32']
+        constants += [f'"{t}": tile[{n}]' for n, t in enumerate(tiles)]
+        options = {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
+        shown = {**options, "enable_fp_fusion": False, "enable_reflect_ftz": False}
+        return cls(
+            plan.entry,
+            f"{{{types}}}",
+            f"{{{', '.join(constants)}}}",
+            repr(tuple(p.name for p in params if p.divisible)),
+            json.dumps(shown).replace("false", "False"),
+            len(params),
+        )
+
+
+_TRITON_TYPES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "f8e4m3": "u8", "f8e5m2": "u8"}
+
+
+def _triton_type(param: ParamSpec) -> str:
+    """A parameter's type in Triton's notation, as Python source."""
+    if param.dtype is None:
+        return "size"
+    name = param.dtype.name if param.kind == "pointer" else param.dtype.compute.name
+    if name == "bool":
+        return '"*i1"' if param.kind == "pointer" else '"u1"'
+    return f'"{"*" if param.kind == "pointer" else ""}{_TRITON_TYPES.get(name, name)}"'
+
+
+def _host(job: _Job, params: tuple[ParamSpec, ...], build: str) -> tuple[str, object]:
+    host = Host(job.plan, params, job.schedule, job.backend, job.summary)
+    launch = render("host/launch.py.jinja", host.context())
+    helpers = needed(host_source.PRELUDE, [launch, build, "use_arrays"])
+    return "\n\n\n".join([*helpers, build.rstrip("\n"), launch]), host.grid
+
+
+def _instances(schedule: Schedule, backend: Backend, flat: bool) -> tuple[Instance, ...]:
+    """Every compilation the host code can ask for, the usual one first."""
+    if backend == "cuda":
+        tiles: list[tuple[int, ...]] = [()]
+    elif flat:
+        tiles = [(schedule.tile,)]
+    else:
+        tiles = [(schedule.tile // w, w) for w in reversed(schedule.widths())]
+    indices: tuple[IndexType, ...] = ("i32", "i64")
+    vectors = dict.fromkeys((schedule.vector, 1))
+    return tuple(Instance(i, v, t) for i in indices for v in vectors for t in tiles)
+
+
+def _banner(
+    group: FusionGroup,
+    backend: Backend,
+    schedule: Schedule,
+    default: Schedule,
+    plan: Plan,
+    layouts: Mapping[str, Layout],
+    static: Mapping[str, int],
+) -> tuple[str, str]:
+    command = [f"kernelpress emit group.toml --backend {backend}"]
+    command += [f"--layout {name}={layout}" for name, layout in sorted(layouts.items())]
+    command += [f"--static {dim}={size}" for dim, size in sorted(static.items())]
+    for field in fields(schedule):
+        value = getattr(schedule, field.name)
+        if value != getattr(default, field.name):
+            command.append(f"--schedule {field.name}={value}")
+    first = (
+        f"kernelpress {VERSION} | group {group.name} {group.fingerprint[:12]} | template {backend}/pointwise | "
+        f"{schedule.text(backend, plan.rows is None)}"
+    )
+    return first, f"Reproduce: {' '.join(command)}"
+
+
+def _summary(group: FusionGroup, verified: Verified) -> str:
+    """The computation in one line: outputs with types, and the nodes where they are few."""
+    results = ", ".join(f"{o}: {verified.types[o]}" for o in group.outputs)
+    given = ", ".join(f"{i.name}: {i}" for i in group.inputs)
+    body = "; ".join(f"{n.name} = {node_text(n)}" for n in group.nodes)
+    for text in (f"{group.name}({given}) -> {results}. {body}.", f"{group.name}: {body}.", f"{group.name} -> {results}."):
+        if len(text) <= _SUMMARY_WIDTH:
+            return text
+    return f"The fused group {group.name}: {len(group.nodes)} nodes, {len(group.outputs)} outputs."
+
+
+def _manifest(group: FusionGroup, sources: list[KernelSource]) -> str:
+    kernels = {
+        source.backend: {
+            "entry": source.entry,
+            "files": [name for name, _ in source.files],
+            "grid": source.grid.python(),
+            "num_warps": source.num_warps,
+            "parameters": [
+                {"name": p.name, "kind": p.kind, "dtype": p.dtype.name if p.dtype else "index"} for p in source.params
+            ],
+        }
+        for source in sources
+    }
+    document = {
+        "generator": f"kernelpress {VERSION}",
+        "group": group.name,
+        "fingerprint": group.fingerprint,
+        "inputs": {i.name: str(i) for i in group.inputs},
+        "outputs": list(group.outputs),
+        "kernels": kernels,
+    }
+    return json.dumps(document, indent=2) + "\n"
+

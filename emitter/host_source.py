@@ -1,0 +1,317 @@
+"""The host half, for both backends: fills `templates/host/launch.py.jinja`, straight-line code for one group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .analysis import Analysis
+from .group import Dim, ScalarSpec, TensorSpec, type_text
+from .names import Namer
+from .plan import Plan
+from .schedule import Schedule
+from .source import Backend, GridExpr, ParamSpec
+from .statements import INDEX_LIMIT
+from .text import arguments
+
+PRELUDE = "host/arrays.py"
+_RESERVED = set(
+    """array_module use_arrays View view expect_shape is_contiguous expect_contiguous expect_unit span scalar half_scalar
+    empty output out_tuple same_device memory_range expect_apart stream_of device_of kernel_for load_binary launch build
+    wide aligned index kernel out arguments np sys contextlib pathlib triton tl libdevice vectors vector block_x block_y
+    cupy nvrtc""".split()
+)
+
+
+@dataclass(frozen=True)
+class LaunchContext:
+    """The names of the template."""
+
+    signature: str
+    summary: str
+    argument_docs: tuple[str, ...]
+    out_doc: str
+    returns_doc: str
+    empty_doc: str
+    checks: tuple[str, ...]
+    several: bool
+    out_names: str
+    out_labels: str
+    outputs: tuple[str, ...]
+    all_views: str
+    apart: tuple[str, ...]
+    empty_test: str
+    result: str
+    sizes: tuple[str, ...]
+    wide: str
+    aligned: str
+    tile: tuple[str, ...]
+    arguments: str
+    anchor: str
+    vector: int
+    tile_tuple: str
+    grid: str
+    block: str
+
+
+class Host:
+    """Names of the host code, and the lines of its parts."""
+
+    def __init__(
+        self, plan: Plan, params: tuple[ParamSpec, ...], schedule: Schedule, backend: Backend, summary: str
+    ) -> None:
+        self.plan, self.params, self.schedule, self.backend, self.summary = plan, params, schedule, backend, summary
+        self.analysis: Analysis = plan.analysis
+        self.group = plan.analysis.verified.group
+        self.types = plan.analysis.verified.types
+        namer = Namer(_RESERVED | {p.name for p in params if p.kind in ("size", "stride")} - set(self.group.dims))
+        self.names = {i.name: namer.name(i.name) for i in self.group.inputs}
+        self.names |= {o: namer.name(o) for o in self.group.outputs}
+        self.dims = {d: namer.name(d) for d in self.group.dims}
+        self.blocks = tuple(namer.name(b) for b in self._block_wanted())
+
+    def _block_wanted(self) -> tuple[str, ...]:
+        if self.plan.rows is None:
+            return ("block",)
+        return f"block_{self.plan.rows.index}", f"block_{self.plan.inner.index}"
+
+    @property
+    def grid(self) -> GridExpr:
+        """One program or block for each tile."""
+        inner = (self._extent(self.plan.inner.extent), self.blocks[-1])
+        if self.plan.rows is None:
+            return GridExpr((inner,))
+        return GridExpr(((self._extent(self.plan.rows.extent), self.blocks[0]), inner))
+
+    def context(self) -> LaunchContext:
+        """Everything the template needs."""
+        group = self.group
+        outputs = group.outputs
+        names = [self.names[o] for o in outputs]
+        results = [f"{n}.array" for n in names]
+        views = [self.names[t.name] for t in group.tensors] + names
+        anchor = self.names[group.tensors[0].name] if group.tensors else names[0]
+        parameters = [self.names[i.name] for i in group.inputs]
+        return LaunchContext(
+            signature=arguments([*parameters, "*", "out=None"], len("def launch():"), "    "),
+            summary=self.summary,
+            argument_docs=tuple(self._document(i) for i in group.inputs),
+            out_doc=self._out_document(),
+            returns_doc=" and ".join(f"{n}: {self.types[o]}" for n, o in zip(names, outputs, strict=True)),
+            empty_doc="; an empty result launches nothing" if self._space_text() else "",
+            checks=tuple(self._checks()),
+            several=len(outputs) > 1,
+            out_names=", ".join(names),
+            out_labels=repr(tuple(outputs)),
+            outputs=tuple(self._outputs(names)),
+            all_views=", ".join(views) if len(views) > 1 else "",
+            apart=tuple(self._apart(names)),
+            empty_test=f"0 in ({', '.join(self._space_text())},)" if self._space_text() else "",
+            result=results[0] if len(results) == 1 else f"{', '.join(results)}",
+            sizes=tuple(self._sizes()),
+            wide=self._wide(),
+            aligned=self._aligned(),
+            tile=tuple(self._tile()),
+            arguments=self._arguments(),
+            anchor=anchor,
+            vector=self.schedule.vector,
+            tile_tuple=self._tile_tuple(),
+            grid=self.grid.python(),
+            block=self._block(),
+        )
+
+    def _shape(self, shape: Sequence[Dim]) -> str:
+        texts = [self.dims[d] if isinstance(d, str) else str(d) for d in shape]
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+    def _document(self, item: TensorSpec | ScalarSpec) -> str:
+        if isinstance(item, ScalarSpec):
+            return f"{self.names[item.name]}: a number, passed as {item.dtype.numpy.name}"
+        layout = self.analysis_layout(item.name)
+        return f"{self.names[item.name]}: array {type_text(item.dtype, item.shape)} ({item.dtype.numpy.name}), {layout}"
+
+    def analysis_layout(self, tensor: str) -> str:
+        """What the kernel asks of a tensor's strides, in words."""
+        layout = self._layout(tensor)
+        if layout.contiguous:
+            return "C-contiguous"
+        return "any strides" if layout.unit_axis is None else f"any strides but 1 along axis {layout.unit_axis}"
+
+    def _layout(self, tensor: str):  # type: ignore[no-untyped-def]
+        accesses = [*(v.access for v in self.analysis.values if v.access), *(a for _, _, a in self.analysis.stores)]
+        return next(a.layout for a in accesses if a.tensor == tensor)
+
+    def _out_document(self) -> str:
+        if len(self.group.outputs) > 1:
+            return f"arrays to write to, a tuple ({', '.join(self.group.outputs)}); None allocates them"
+        return "an array to write to; None allocates one"
+
+    def _checks(self) -> list[str]:
+        lines: list[str] = []
+        known: set[str] = set()
+        for item in self.group.inputs:
+            name, numpy_name = self.names[item.name], item.dtype.numpy.name
+            if isinstance(item, ScalarSpec):
+                check = "half_scalar" if item.dtype.is_float and item.dtype.bits == 16 else "scalar"
+                lines.append(f'{name} = {check}("{item.name}", {name}, "{numpy_name}")')
+                continue
+            lines.append(f'{name} = view("{item.name}", {name}, "{numpy_name}", {len(item.shape)})')
+            new = [d for d in item.shape if isinstance(d, str) and d not in known]
+            if new and len(new) == len(item.shape) == len(set(new)):
+                unpacked = ", ".join(self.dims[d] for d in new)
+                lines.append(f"{unpacked}{',' if len(new) == 1 else ''} = {name}.shape")
+            else:
+                for dim in dict.fromkeys(new):
+                    lines.append(f"{self.dims[dim]} = {name}.shape[{item.shape.index(dim)}]")
+                if item.shape:
+                    shown = f"[{', '.join(map(str, item.shape))}]"
+                    lines.append(f'expect_shape({name}, {self._shape(item.shape)}, "{shown}")')
+            known |= set(new)
+        lines += self._layout_checks([t.name for t in self.group.tensors if t.shape])
+        return lines
+
+    def _layout_checks(self, tensors: Sequence[str]) -> list[str]:
+        contiguous = [self.names[t] for t in tensors if self._layout(t).contiguous]
+        lines = [f"expect_contiguous({', '.join(contiguous)})"] if contiguous else []
+        for tensor in tensors:
+            layout = self._layout(tensor)
+            if layout.unit_axis is not None:
+                lines.append(f"expect_unit({self.names[tensor]}, {layout.unit_axis})")
+        return lines
+
+    def _outputs(self, names: Sequence[str]) -> list[str]:
+        like = self.names[self.group.tensors[0].name] if self.group.tensors else "None"
+        lines = []
+        for name, output in zip(names, self.group.outputs, strict=True):
+            kind = self.types[output]
+            given = name if len(names) > 1 else "out"
+            shown = f"[{', '.join(map(str, kind.shape))}]"
+            lines.append(
+                f'{name} = output("{output}", {given}, "{kind.dtype.numpy.name}", {self._shape(kind.shape)}, {like}, "{shown}")'
+            )
+        return lines + self._layout_checks([o for o in self.group.outputs if self.types[o].shape])
+
+    def _apart(self, names: Sequence[str]) -> list[str]:
+        """Overlap checks; an input may be an output's exact view where each element is read where it is written."""
+        lines = []
+        everywhere = frozenset(range(len(self.analysis.loops)))
+        for position, (name, output) in enumerate(zip(names, self.group.outputs, strict=True)):
+            stored = next(a for o, _, a in self.analysis.stores if o == output)
+            whole = {s.loop for s in stored.steps} == everywhere
+            safe = [t.name for t in self.group.tensors if whole and self._read_in_place(t.name, output)]
+            others = [self.names[t.name] for t in self.group.tensors] + list(names[:position])
+            if others:
+                lines.append(f"expect_apart({name}, {tuple(safe)!r}, {', '.join(others)})")
+        return lines
+
+    def _read_in_place(self, tensor: str, output: str) -> bool:
+        accesses = [v.access for v in self.analysis.values if v.access and v.access.tensor == tensor]
+        stored = next(a for o, _, a in self.analysis.stores if o == output)
+        return all([s.loop for s in a.steps] == [s.loop for s in stored.steps] for a in accesses)
+
+    def _space_text(self) -> list[str]:
+        space = self.analysis.verified.space
+        return [self.dims[d] if isinstance(d, str) else str(d) for d in space if isinstance(d, str) or d == 0]
+
+    def _sizes(self) -> list[str]:
+        lines = []
+        for name, expression in self.plan.sizes.items():
+            text = " * ".join(self.dims.get(f, f) for f in expression.split(" * "))
+            if self._extent(name) != text:
+                lines.append(f"{self._extent(name)} = {text}")
+        return lines
+
+    def _extent(self, name: str) -> str:
+        """A size in the host code: a dim's own name, else the parameter's."""
+        expression = self.plan.sizes.get(name, name)
+        return self.dims.get(expression, name)
+
+    def _wide(self) -> str:
+        spans: dict[str, None] = {}
+        for item in (*self.group.tensors, *self.group.outputs):
+            name = item if isinstance(item, str) else item.name
+            shape = self.types[name].shape
+            if not shape:
+                continue
+            if self._layout(name).contiguous:
+                spans[" * ".join(self.dims[d] if isinstance(d, str) else str(d) for d in shape)] = None
+            else:
+                spans[f"span({self.names[name]})"] = None
+        space = [self.dims[d] if isinstance(d, str) else str(d) for d in self.analysis.verified.space]
+        if space:
+            spans[" * ".join(space)] = None
+        limit = f"2**{INDEX_LIMIT.bit_length() - 1}"
+        if not spans:
+            return "False"
+        texts = list(spans)
+        return f"max({', '.join(texts)}) >= {limit}" if len(texts) > 1 else f"{texts[0]} >= {limit}"
+
+    def _aligned(self) -> str:
+        terms = []
+        pointer_of = {p: t for t, p in self.plan.pointers.items()}
+        for param in self.params:
+            if not param.divisible:
+                continue
+            if param.kind == "pointer":
+                terms.append(f"{self.names[pointer_of[param.name]]}.pointer")
+            elif param.kind == "size":
+                terms.append(self._extent(param.name))
+            else:
+                terms.append(self._stride(param.name))
+        literal = self.plan.inner.extent
+        if self.plan.rows is not None and literal.isdigit() and int(literal) % 16:
+            return "False  # rows of an odd length"
+        return f"({' | '.join(terms)}) % 16 == 0" if terms else "True"
+
+    def _stride(self, name: str) -> str:
+        tensor, axis = self.plan.strides[name]
+        return f"{self.names[tensor]}.strides[{axis}]"
+
+    def _tile(self) -> list[str]:
+        schedule, inner = self.schedule, self._extent(self.plan.inner.extent)
+        if self.backend == "triton":
+            if self.plan.rows is None:
+                return [f"{self.blocks[0]} = {schedule.tile}"]
+            row, column = self.blocks
+            widths = schedule.widths()
+            return [
+                f"{column} = next(width for width in {widths} if width >= min({inner}, {widths[-1]}))",
+                f"{row} = {schedule.tile} // {column}",
+            ]
+        vector = f"vector = {schedule.vector} if aligned else 1"
+        if self.plan.rows is None:
+            return [vector, f"{self.blocks[0]} = {schedule.threads} * vector"]
+        row, column = self.blocks
+        return [
+            vector,
+            f"block_x = min({schedule.threads}, 1 << (-(-{inner} // vector) - 1).bit_length())",
+            f"block_y = {schedule.threads} // block_x",
+            f"{row}, {column} = block_y * {schedule.rows}, block_x * vector",
+        ]
+
+    def _tile_tuple(self) -> str:
+        if self.backend == "cuda":
+            return "()"
+        return f"({', '.join(self.blocks)}{',' if len(self.blocks) == 1 else ''})"
+
+    def _block(self) -> str:
+        if self.backend == "triton":
+            return f"({32 * self.schedule.num_warps}, 1, 1)"
+        return f"({self.schedule.threads}, 1, 1)" if self.plan.rows is None else "(block_x, block_y, 1)"
+
+    def _arguments(self) -> str:
+        pointer_of = {p: t for t, p in self.plan.pointers.items()}
+        scalar_of = {
+            self.plan.values[v.key]: v.key[0] for v in self.analysis.values if isinstance(v.item, ScalarSpec)
+        }
+        texts = []
+        for param in self.params:
+            if param.kind == "pointer":
+                texts.append(f"{self.names[pointer_of[param.name]]}.pointer")
+            elif param.kind == "scalar":
+                texts.append(self.names[scalar_of[param.name]])
+            elif param.kind == "size":
+                texts.append(f"index({self._extent(param.name)})")
+            else:
+                texts.append(f"index({self._stride(param.name)})")
+        return arguments(texts, len("    arguments = ()"), "        ") + ("," if len(texts) == 1 else "")

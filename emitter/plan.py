@@ -1,0 +1,233 @@
+"""The plan of a kernel: every name, size, stride and parameter, and offsets as text both languages share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .analysis import Access, Analysis, Key, Loop, Step
+from .errors import TooManyParameters
+from .group import Dim, TensorSpec
+from .names import Namer
+from .source import Backend, ParamSpec
+
+PARAMETER_BYTES = 4096
+"""What every CUDA and HIP driver takes as one launch's parameters."""
+
+
+@dataclass(frozen=True)
+class LoopNames:
+    """One loop in text: its coordinate, and its extent (a parameter's name, or a literal)."""
+
+    index: str
+    extent: str
+
+
+@dataclass
+class Plan:
+    """Names shared by device and host code.
+
+    loops: names a loop, the inner one last. rows: names of the flattened outer loops (None where there is at
+    most one loop); the same as the outer loop where there is one. sizes: size parameters with the host's
+    expression for each, over the dims. strides: stride parameters by tensor and axis.
+    """
+
+    analysis: Analysis
+    entry: str
+    namer: Namer
+    loops: list[LoopNames] = field(default_factory=list)
+    rows: LoopNames | None = None
+    pointers: dict[str, str] = field(default_factory=dict)
+    values: dict[Key, str] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
+    strides: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def inner(self) -> LoopNames:
+        return self.loops[-1]
+
+    @property
+    def outer(self) -> Sequence[LoopNames]:
+        return self.loops[:-1]
+
+    def touches_inner(self, loops: frozenset[int]) -> bool:
+        return len(self.loops) - 1 in loops
+
+    def touches_rows(self, loops: frozenset[int]) -> bool:
+        return any(loop < len(self.loops) - 1 for loop in loops)
+
+    def size(self, dims: tuple[Dim, ...]) -> str:
+        """The product of dims: a literal, or the name of a size parameter (made when first asked for)."""
+        literal = 1
+        symbols = [d for d in dims if isinstance(d, str)]
+        for dim in dims:
+            literal *= 1 if isinstance(dim, str) else dim
+        if not symbols:
+            return str(literal)
+        factors = [*symbols, *([str(literal)] if literal != 1 else [])]
+        expression = " * ".join(factors)
+        for name, existing in self.sizes.items():
+            if existing == expression:
+                return name
+        wanted = "".join(factors) if all(len(f) == 1 for f in symbols) else "_".join(factors)
+        name = self.namer.name(wanted)
+        self.sizes[name] = expression
+        return name
+
+    def stride(self, tensor: str, axis: int, shape: tuple[Dim, ...]) -> str:
+        """The name of a tensor's run-time stride along `axis`, in elements."""
+        for name, place in self.strides.items():
+            if place == (tensor, axis):
+                return name
+        dim = shape[axis]
+        suffix = dim.lower() if isinstance(dim, str) and shape.count(dim) == 1 else str(axis)
+        name = self.namer.name(f"{tensor}_stride_{suffix}")
+        self.strides[name] = (tensor, axis)
+        return name
+
+    def offset(self, access: Access, indices: Mapping[int, str], gathered: str = "") -> str:
+        """The offset of an access in elements; "" for the first element. `indices` gives each loop's coordinate."""
+
+        def coordinate(step: Step) -> str:
+            return gathered if step.loop is None else indices[step.loop]
+
+        steps = access.steps
+        shape = self.analysis.verified.types[access.tensor].shape
+        if not access.layout.contiguous:
+            terms = []
+            for step in steps:
+                axis = step.tensor_axes[0]
+                unit = axis == access.layout.unit_axis
+                terms.append(coordinate(step) if unit else f"{coordinate(step)} * {self.stride(access.tensor, axis, shape)}")
+            return " + ".join(terms)
+        if self.rows is not None and len(self.outer) > 1 and [s.loop for s in steps] == list(range(len(self.loops))):
+            last = len(self.loops) - 1
+            return f"{self.rows.index} * {self.loops[last].extent} + {indices[last]}"
+        text = ""
+        for step in steps:
+            if text:
+                text = f"({text})" if "+" in text else text
+                text = f"{text} * {self.size(step.dims)} + "
+            text += coordinate(step) if "+" not in coordinate(step) or not text else f"({coordinate(step)})"
+        return text
+
+
+def make_plan(analysis: Analysis, reserved: set[str]) -> Plan:
+    """Name everything, in the order in which a reader cares: the description's names first."""
+    group = analysis.verified.group
+    namer = Namer(reserved)
+    entry = namer.name(group.name)
+    plan = Plan(analysis, entry, namer)
+    for item in group.inputs:
+        if isinstance(item, TensorSpec):
+            plan.pointers[item.name] = namer.name(f"{item.name}_ptr")
+    for output in group.outputs:
+        plan.pointers[output] = namer.name(f"{output}_ptr")
+    for placed in analysis.values:
+        plan.values[placed.key] = namer.name(placed.key[0])
+    _name_loops(plan)
+    return plan
+
+
+def _name_loops(plan: Plan) -> None:
+    loops = plan.analysis.loops
+    for loop in loops:
+        plan.loops.append(LoopNames(plan.namer.name(_index_name(loop)), ""))
+    used = _extents_used(plan)
+    for position, loop in enumerate(loops):
+        extent = plan.size(loop.dims) if position in used else ""
+        plan.loops[position] = LoopNames(plan.loops[position].index, extent)
+    if not loops:
+        plan.loops.append(LoopNames(plan.namer.name("i"), "1"))
+    if len(loops) == 2:
+        plan.rows = plan.loops[0]
+    elif len(loops) > 2:
+        row_dims = tuple(d for loop in loops[:-1] for d in loop.dims)
+        literal = all(isinstance(d, int) for d in row_dims)
+        name = plan.namer.name("row")
+        if literal:
+            plan.rows = LoopNames(name, plan.size(row_dims))
+        else:
+            extent = plan.namer.name("rows")
+            plan.sizes[extent] = " * ".join(map(str, row_dims))
+            plan.rows = LoopNames(name, extent)
+
+
+def _extents_used(plan: Plan) -> set[int]:
+    """Loops whose extent the text needs: the inner one's, a single outer one's, and those that split a row."""
+    count = len(plan.analysis.loops)
+    if count <= 2:
+        return set(range(count))
+    return {*row_splits(plan), count - 1}
+
+
+def row_splits(plan: Plan) -> set[int]:
+    """Of several outer loops, those whose extent is divided by to find coordinates from the row."""
+    needed = loops_needed(plan.analysis)
+    count = len(plan.analysis.loops)
+    first = min((loop for loop in needed if loop < count - 1), default=count)
+    return {loop for loop in range(count - 1) if loop > first or (loop == first and first > 0)}
+
+
+def loops_needed(analysis: Analysis) -> set[int]:
+    """Loops whose own coordinate some access or value uses (a tensor over all loops uses only the row)."""
+    count = len(analysis.loops)
+    needed: set[int] = set()
+    accesses = [*(v.access for v in analysis.values if v.access), *(a for _, _, a in analysis.stores)]
+    for access in accesses:
+        steps = [s.loop for s in access.steps]
+        if count > 2 and access.layout.contiguous and steps == list(range(count)):
+            continue
+        needed |= {s for s in steps if s is not None}
+    for value in analysis.values:
+        if value.access is None and not value.operands:
+            needed |= value.loops
+    for _, key, access in analysis.stores:
+        missing = set(range(count)) - {s.loop for s in access.steps}
+        needed |= missing
+    return needed
+
+
+def _index_name(loop: Loop) -> str:
+    parts = [d.lower() if isinstance(d, str) else f"i{a}" for d, a in zip(loop.dims, loop.axes, strict=True)]
+    parts = [f"{p}_index" if p in loop.dims else p for p in parts]
+    if len(parts) == 1:
+        return parts[0]
+    return "".join(parts) if all(len(p) == 1 for p in parts) else "_".join(parts)
+
+
+def parameters(plan: Plan, backend: Backend) -> tuple[ParamSpec, ...]:
+    """The kernel's parameters in launch order: inputs, outputs, sizes, strides. Raises TooManyParameters."""
+    analysis = plan.analysis
+    group, types = analysis.verified.group, analysis.verified.types
+    params: list[ParamSpec] = []
+    vectors = walked_along_inner(plan)
+    for item in group.inputs:
+        if isinstance(item, TensorSpec):
+            params.append(ParamSpec(plan.pointers[item.name], "pointer", item.dtype, item.name in vectors))
+        else:
+            name = next(plan.values[v.key] for v in analysis.values if v.item == item)
+            params.append(ParamSpec(name, "scalar", item.dtype))
+    for output in group.outputs:
+        params.append(ParamSpec(plan.pointers[output], "pointer", types[output].dtype, output in vectors))
+    # A flat CUDA kernel reads its last, partial vector element by element; rows must all start aligned.
+    whole = backend == "triton" or plan.rows is not None
+    for name in plan.sizes:
+        params.append(ParamSpec(name, "size", divisible=whole and plan.inner.extent == name))
+    for name, (tensor, _) in plan.strides.items():
+        params.append(ParamSpec(name, "stride", divisible=tensor in vectors))
+    used = sum(8 if p.dtype is None or p.kind == "pointer" else max(4, p.dtype.itemsize) for p in params)
+    used += 16 if backend == "triton" else 0  # Triton appends two scratch pointers
+    if used > PARAMETER_BYTES:
+        raise TooManyParameters(
+            f"group {group.name}: {len(params)} kernel parameters take {used} bytes, one launch passes at most "
+            f"{PARAMETER_BYTES}; split the group into several (at most about {PARAMETER_BYTES // 8 - 8} tensors each)"
+        )
+    return tuple(params)
+
+
+def walked_along_inner(plan: Plan) -> set[str]:
+    """Tensors that are read or written along the inner loop, vector by vector."""
+    accesses = [*(v.access for v in plan.analysis.values if v.access), *(a for _, _, a in plan.analysis.stores)]
+    last = len(plan.analysis.loops) - 1
+    return {a.tensor for a in accesses if any(s.loop == last for s in a.steps)}

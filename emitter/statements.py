@@ -1,0 +1,197 @@
+"""From placed values to statements: expressions in one dialect, with a comment that says which node each is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .analysis import Key, Placed
+from .dialects import Dialect, Expr
+from .dtypes import BOOL, I32, I64, DType
+from .errors import UnsupportedOp
+from .group import DimSize, FusionGroup, Literal, Node, ScalarSpec
+from .plan import Plan
+from .printer import node_text
+from .verify import Type
+
+INDEX_LIMIT = 2**30
+"""The host code takes 32-bit indices only while every size and offset stays below this."""
+
+_I32_LIMIT = 2**31
+_PLAIN = {"add": "+", "sub": "-", "mul": "*"}
+_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
+_INLINE_WIDTH = 48
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`target = expression`, and the comment that names the node. `index` marks values of the index type."""
+
+    key: Key
+    target: str
+    text: str
+    comment: str
+    loops: frozenset[int]
+    dtype: DType
+    index: bool = False
+
+
+@dataclass(frozen=True)
+class Held:
+    """A value in text: its expression, the dtype it is held in, and a bound on |value| of index arithmetic."""
+
+    expr: Expr
+    dtype: DType
+    bound: int | None = None
+
+
+class Speller:
+    """Spells a group's values in one dialect.
+
+    load: gives the expression that reads a tensor or gathers from it. element: how a value computed per
+    element is referred to (`x[v]` in CUDA C, `x` in Triton). coordinate: a loop's index as a value.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        dialect: Dialect,
+        original: FusionGroup,
+        element: Callable[[Placed, str], str],
+        coordinate: Callable[[int], str],
+    ) -> None:
+        self.plan = plan
+        self.dialect = dialect
+        self.original = original
+        self.element = element
+        self.coordinate = coordinate
+        self.held: dict[Key, Held] = {}
+        self.types = plan.analysis.verified.types
+        self._stored = {key for _, key, _ in plan.analysis.stores}
+        self._users: dict[Key, list[Placed]] = {}
+        for placed in plan.analysis.values:
+            for operand in placed.operands:
+                if isinstance(operand, tuple):
+                    self._users.setdefault(operand, []).append(placed)
+
+    def loaded(self, placed: Placed) -> None:
+        """Note that a tensor's or scalar's value now has its name."""
+        name = self.plan.values[placed.key]
+        dtype = self.types[placed.key[0]].dtype
+        text = name if isinstance(placed.item, ScalarSpec) else self.element(placed, name)
+        self.held[placed.key] = Held(Expr(text), dtype.compute)
+
+    def compute(self, placed: Placed) -> Statement | None:
+        """The statement of a node, or None where its text goes into the statement of its only user."""
+        node = placed.item
+        assert isinstance(node, Node)
+        held = self._expression(placed, node)
+        if self._inlined(placed, node, held):
+            self.held[placed.key] = held
+            return None
+        name = self.plan.values[placed.key]
+        target = self.element(placed, name)
+        self.held[placed.key] = Held(Expr(target), held.dtype, held.bound)
+        return Statement(
+            placed.key,
+            target,
+            self.dialect.bound(held.expr).text,
+            self.comment(node, held.expr.text),
+            placed.loops,
+            held.dtype,
+            held.bound is not None,
+        )
+
+    def stored(self, key: Key) -> Expr:
+        """A value as it goes to memory, in the dtype of the description (not yet narrowed)."""
+        held = self.held[key]
+        dtype = self.types[key[0]].dtype
+        return self._convert(held, dtype.compute)
+
+    def gather_index(self, operand: Key | DimSize | Literal) -> Expr:
+        """The indices of a gather, in their own dtype."""
+        held = self._operand(operand, I64)
+        return self.dialect.bound(held.expr)
+
+    def _inlined(self, placed: Placed, node: Node, held: Held) -> bool:
+        users = self._users.get(placed.key, [])
+        if node.named or placed.key in self._stored or len(users) != 1:
+            return False
+        user = users[0]
+        plain = isinstance(user.item, Node) and user.item.op not in ("isnan", "isinf", "isfinite", "take")
+        return plain and user.loops == placed.loops and len(held.expr.text) <= _INLINE_WIDTH
+
+    def _expression(self, placed: Placed, node: Node) -> Held:
+        result = self.types[node.name].dtype
+        if node.op == "index":
+            loops = sorted(placed.loops)
+            text = self.coordinate(loops[0]) if loops else "0"
+            precedence = self.dialect.precedence["+"] if "+" in text else 14
+            return Held(Expr(text, precedence), I64, INDEX_LIMIT - 1)
+        signature = self.plan.analysis.verified.signatures[node.name]
+        pairs = zip(placed.operands, signature.operands, strict=True)
+        operands = [self._operand(o, s) for o, s in pairs]
+        if node.op == "copy":
+            return operands[0]
+        narrow = self._index_arithmetic(node, operands)
+        if narrow is not None:
+            return narrow
+        exprs = [self._widened(o) for o in operands]
+        types = [o.dtype for o in operands]
+        try:
+            expr = self.dialect.apply(node.op, exprs, types, result, node.attributes)
+        except UnsupportedOp as error:
+            raise UnsupportedOp(f"group {self.original.name}, node {node.name}: {error}") from None
+        return Held(expr, result.compute)
+
+    def _operand(self, operand: Key | DimSize | Literal, wanted: DType) -> Held:
+        if isinstance(operand, tuple):
+            return self.held[operand]
+        if isinstance(operand, DimSize):
+            return Held(Expr(self.plan.size((operand.dim,))), I64, INDEX_LIMIT - 1)
+        value = operand.value
+        bound = abs(value) if isinstance(value, int) and wanted.is_integer else None
+        dtype = I32 if bound is not None and wanted is I64 and bound < _I32_LIMIT else wanted.compute
+        return Held(self.dialect.literal(value, dtype), dtype, bound if dtype is I32 and wanted is I64 else None)
+
+    def _widened(self, held: Held) -> Expr:
+        """An index value as the i64 that it is for everything but index arithmetic."""
+        if held.bound is None:
+            return held.expr
+        if held.dtype is I32:
+            return self.dialect.convert(held.expr, I32, I64)
+        return self.dialect.number(held.expr, I64)
+
+    def _convert(self, held: Held, dtype: DType) -> Expr:
+        return self.dialect.convert(self._widened(held), I64 if held.bound is not None else held.dtype, dtype)
+
+    def _index_arithmetic(self, node: Node, operands: list[Held]) -> Held | None:
+        """Sums, products and comparisons of indices that 32 bits hold, left at the index type's width."""
+        if not any(o.bound is not None and o.dtype is I64 for o in operands):
+            return None
+        if node.op in _COMPARISONS:
+            if all(_fits_32(o) for o in operands):
+                types = [I32 if o.bound is not None else o.dtype for o in operands]
+                exprs = [o.expr for o in operands]
+                return Held(self.dialect.apply(node.op, exprs, types, BOOL), BOOL)
+            return None
+        if node.op not in _PLAIN or any(o.bound is None for o in operands):
+            return None
+        a, b = (o.bound or 0 for o in operands)
+        bound = a * b if node.op == "mul" else a + b
+        if bound >= _I32_LIMIT:
+            return None
+        return Held(self.dialect.infix(_PLAIN[node.op], operands[0].expr, operands[1].expr), I64, bound)
+
+    def comment(self, node: Node, text: str) -> str:
+        """`f16[M, N]`, with the node's own text in front where the code reads differently."""
+        kind = Type(self.types[node.name].dtype, self.types[node.name].shape)
+        source = self.original.by_name.get(node.name)
+        said = node_text(source) if isinstance(source, Node) else node_text(node)
+        return str(kind) if said == text or not node.named else f"{said}: {kind}"
+
+
+def _fits_32(held: Held) -> bool:
+    if held.bound is not None:
+        return held.bound < _I32_LIMIT
+    return held.dtype.kind == "bool" or (held.dtype.is_integer and held.dtype.bits <= 32 and held.dtype.name != "u32")

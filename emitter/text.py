@@ -1,0 +1,29 @@
+"""Small text layout: comments in one column, long argument lists over several lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+WIDTH = 110
+
+
+def commented(lines: Sequence[tuple[str, str]], mark: str) -> list[str]:
+    """Lines of code with their comments in one column, or behind the code where it is too long for that."""
+    widths = [len(code) for code, comment in lines if comment and len(code) <= 56]
+    column = max(widths, default=0)
+    return [f"{code:<{column}}  {mark} {comment}" if comment else code for code, comment in lines]
+
+
+def arguments(items: Sequence[str], before: int, indent: str) -> str:
+    """`a, b, c`; one line when it fits behind `before` characters, else lines of their own at `indent`."""
+    line = ", ".join(items)
+    if before + len(line) + 4 <= WIDTH:
+        return line
+    lines: list[str] = []
+    for item in items:
+        if lines and len(indent) + len(lines[-1]) + len(item) + 3 <= WIDTH:
+            lines[-1] += f" {item},"
+        else:
+            lines.append(f"{item},")
+    lines[-1] = lines[-1].rstrip(",")
+    return "\n" + "\n".join(indent + line for line in lines) + "\n"

@@ -1,0 +1,1 @@
+"""Running emitted kernels on the CPU, over NumPy memory."""

@@ -1,0 +1,78 @@
+"""Every environment variable that kernelpress reads, in one table, with one accessor each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: what it means and what holds when it is unset or empty."""
+
+    name: str
+    meaning: str
+    default: str
+
+
+CACHE_DIR = "KERNELPRESS_CACHE_DIR"
+XDG_CACHE_HOME = "XDG_CACHE_HOME"
+LOCALAPPDATA = "LOCALAPPDATA"
+INTERPRET = "TRITON_INTERPRET"
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable(CACHE_DIR, "folder of the code cache", "kernelpress in the user's cache folder"),
+    Variable(XDG_CACHE_HOME, "the user's cache folder, if an absolute path (Linux)", "~/.cache"),
+    Variable(LOCALAPPDATA, "the user's cache folder (Windows)", "~/AppData/Local"),
+    Variable("HOME", "where ~ is", "the user's entry in the password database"),
+    Variable(
+        INTERPRET,
+        "must be unset: it stops Triton from compiling; kernelpress runs on the CPU without it",
+        "unset",
+    ),
+    Variable(
+        "TRITON_*, PTXAS_OPTIONS, DISABLE_*, AMDGCN_*, LLVM_*, MLIR_*",
+        "Triton's own; those that can change a binary are part of the cache key",
+        "Triton's defaults",
+    ),
+)
+
+
+def cache_folder() -> Path | None:
+    """Where the code cache belongs; None when nothing is set and the user has no home folder.
+
+    A home that is the root of the file system, as containers give to unknown users, counts as none.
+    """
+    chosen = os.environ.get(CACHE_DIR)
+    if chosen:
+        return Path(os.path.abspath(os.path.expanduser(chosen)))
+    base = _user_cache()
+    return None if base is None else base / "kernelpress"
+
+
+def triton_interprets() -> bool:
+    """Whether the environment asks Triton to interpret, which prevents compiling in this process."""
+    return os.environ.get(INTERPRET, "").lower() in ("1", "true", "on", "yes", "y")
+
+
+def _user_cache() -> Path | None:
+    if sys.platform == "win32":
+        local = os.environ.get(LOCALAPPDATA)
+        if local:
+            return Path(local)
+        return _home("AppData", "Local")
+    if sys.platform == "darwin":
+        return _home("Library", "Caches")
+    chosen = os.environ.get(XDG_CACHE_HOME)
+    if chosen and os.path.isabs(chosen):
+        return Path(chosen)
+    return _home(".cache")
+
+
+def _home(*below: str) -> Path | None:
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute() or home == Path(home.anchor):
+        return None
+    return home.joinpath(*below)
