@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 
 from .emit import BACKENDS, emit, write
-from .errors import KernelpressError
+from .errors import KernelpressError, UnknownOp
 from .group import FusionGroup, Node, ScalarSpec, TensorSpec
 from .layout import Layout
-from .ops import OPS
+from .ops import OPS, op
 from .read import parse, read, to_toml
 from .reference import reference
 from .schedule import Schedule
@@ -50,7 +50,13 @@ __all__ = [
 def __getattr__(name: str) -> Callable[..., Value]:
     if name in OPS:
         return partial(call, name)
-    raise AttributeError(f"module 'emitter' has no attribute {name!r}")
+    hint = ""
+    if not name.startswith("_"):
+        try:
+            op(name)
+        except UnknownOp as error:
+            hint = f" ({error})"
+    raise AttributeError(f"module 'emitter' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -8,13 +8,12 @@ from .analysis import Access, Placed
 from .dialects import CUDA
 from .group import FusionGroup, Node, ScalarSpec, TensorSpec
 from .plan import LoopNames, Plan, loops_needed
-from .schedule import Schedule
 from .source import ParamSpec
 from .statements import Speller
 from .text import arguments, commented
 
 PRELUDE = "cuda/prelude.cuh"
-RESERVED = {"tiles_in_row", "v", "r", "Index", "VEC"}
+RESERVED = {"tiles_in_row", "first_row", "v", "r", "Index", "VEC"} | CUDA.functions
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,8 @@ class CudaBody:
             if not behind:
                 return None
             dims = tuple(d for s in access.steps[access.steps.index(step) + 1 :] for d in s.dims)
-            return self.plan.size(dims)
+            size = self.plan.size(dims)
+            return f"Index({size})" if size.isdigit() else size
         axis = step.tensor_axes[0]
         if axis == access.layout.unit_axis:
             return None

@@ -8,7 +8,7 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 
-from .errors import DTypeMismatch, LiteralOverflow, UnknownDType
+from .errors import UnknownDType
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -112,22 +112,3 @@ def _promote(a: DType, b: DType) -> DType:
     if other.kind == "bool" or other.bits <= 8:
         return narrow
     return F32 if other.bits <= 16 else F64
-
-
-def weak(value: bool | int | float, beside: DType) -> DType:
-    """The dtype a Python scalar takes beside a strong `beside` (NEP 50): the kind may rise, the width not."""
-    if isinstance(value, bool):
-        return beside
-    if isinstance(value, int):
-        if beside.kind == "bool":
-            return I64
-        if beside.is_integer:
-            low, high = beside.limits
-            if not low <= value <= high:
-                raise LiteralOverflow(
-                    f"the integer {value} does not fit {beside} ({low} to {high}); cast the other operand to a wider type"
-                )
-        return beside
-    if isinstance(value, float):
-        return beside if beside.is_float else F64
-    raise DTypeMismatch(f"expected a bool, int or float constant, got {type(value).__name__} {value!r}")

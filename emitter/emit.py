@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import cuda_source, host_source, triton_source
 from .analysis import analyse
+from .dtypes import DType
 from .errors import BadSchedule, UnknownDim, UnknownName
 from .group import Dim, DimSize, FusionGroup, TensorSpec
 from .host_source import Host
@@ -16,10 +17,10 @@ from .layout import CONTIGUOUS, Layout
 from .lower import lower
 from .plan import Plan, make_plan, parameters
 from .prelude import defined, needed
-from .printer import node_text
+from .printer import Printer
 from .read import to_toml
 from .schedule import Schedule, choose
-from .source import Backend, IndexType, Instance, KernelSource, ParamSpec
+from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec
 from .templates import render
 from .verify import Verified, verify
 from .version import VERSION
@@ -68,9 +69,11 @@ def emit(
     lowered = lower(verified)
     analysis = analyse(lowered, chosen)
     prelude = triton_source.PRELUDE if backend == "triton" else cuda_source.PRELUDE
-    own = triton_source.RESERVED if backend == "triton" else cuda_source.RESERVED
-    host_names = set(defined(host_source.PRELUDE)) if backend == "triton" else set()
-    plan = make_plan(analysis, own | set(defined(prelude)) | host_names)
+    if backend == "triton":
+        beside = triton_source.BESIDE | set(defined(host_source.PRELUDE))
+        plan = make_plan(analysis, "python", triton_source.RESERVED | set(defined(prelude)), beside)
+    else:
+        plan = make_plan(analysis, "cpp", cuda_source.RESERVED | set(defined(prelude)), set())
     default = choose(_tensor_dtypes(verified), plan.rows is None)
     job = _Job(
         original,
@@ -104,7 +107,8 @@ def pin(group: FusionGroup, static: Mapping[str, int]) -> FusionGroup:
     """The group with some dims replaced by sizes."""
     for dim, size in static.items():
         if dim not in group.dims:
-            raise UnknownDim(f"group {group.name}: static names {dim!r}; its dims are {', '.join(group.dims) or 'none'}")
+            known = ", ".join(group.dims) or "none"
+            raise UnknownDim(f"group {group.name}: static names {dim!r}; its dims are {known}")
         if not isinstance(size, int) or size < 0:
             raise UnknownDim(f"group {group.name}: static size of {dim} must be a non-negative integer, got {size!r}")
     if not static:
@@ -137,7 +141,7 @@ def _layouts(verified: Verified, given: Mapping[str, Layout | str]) -> dict[str,
     return chosen
 
 
-def _tensor_dtypes(verified: Verified) -> list:  # type: ignore[type-arg]
+def _tensor_dtypes(verified: Verified) -> list[DType]:
     group = verified.group
     return [t.dtype for t in group.tensors] + [verified.types[o].dtype for o in group.outputs]
 
@@ -146,7 +150,7 @@ def _triton(job: _Job) -> KernelSource:
     plan = job.plan
     body = triton_source.TritonBody(plan, job.schedule, job.group)
     params = parameters(plan, "triton")
-    tiles = triton_source.tile_names(plan)
+    tiles = plan.tiles
     inside = body.inside if body.uses_inside else ""
     coordinates = triton_source.coordinates(plan)
     texts = [*body.lines, *coordinates]
@@ -216,7 +220,7 @@ def _cuda(job: _Job) -> KernelSource:
         **parts,
     )
     device = render("cuda/pointwise.cu.jinja", context)
-    build = _BuildCuda(plan.entry, repr(CUDA_OPTIONS))
+    build = _BuildCuda(plan.entry, ", ".join(f'"{o}"' for o in CUDA_OPTIONS))
     host, grid = _host(job, params, render("cuda/build.py.jinja", build))
     banner = "\n".join(f"# {line}" for line in job.banner)
     host = render("cuda/launch.py.jinja", _HostFile(banner, job.summary)) + "\n\n" + host
@@ -287,7 +291,7 @@ def _triton_type(param: ParamSpec) -> str:
     return f'"{"*" if param.kind == "pointer" else ""}{_TRITON_TYPES.get(name, name)}"'
 
 
-def _host(job: _Job, params: tuple[ParamSpec, ...], build: str) -> tuple[str, object]:
+def _host(job: _Job, params: tuple[ParamSpec, ...], build: str) -> tuple[str, GridExpr]:
     host = Host(job.plan, params, job.schedule, job.backend, job.summary)
     launch = render("host/launch.py.jinja", host.context())
     helpers = needed(host_source.PRELUDE, [launch, build, "use_arrays"])
@@ -334,8 +338,9 @@ def _summary(group: FusionGroup, verified: Verified) -> str:
     """The computation in one line: outputs with types, and the nodes where they are few."""
     results = ", ".join(f"{o}: {verified.types[o]}" for o in group.outputs)
     given = ", ".join(f"{i.name}: {i}" for i in group.inputs)
-    body = "; ".join(f"{n.name} = {node_text(n)}" for n in group.nodes)
-    for text in (f"{group.name}({given}) -> {results}. {body}.", f"{group.name}: {body}.", f"{group.name} -> {results}."):
+    body = "; ".join(f"{name} = {text}" for name, text in Printer(group).lines)
+    forms = (f"{group.name}({given}) -> {results}. {body}.", f"{group.name}: {body}.", f"{group.name} -> {results}.")
+    for text in forms:
         if len(text) <= _SUMMARY_WIDTH:
             return text
     return f"The fused group {group.name}: {len(group.nodes)} nodes, {len(group.outputs)} outputs."

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from .builder import Builder
 from .errors import DescriptionError
-from .group import Literal, Operand
+from .group import Operand
+from .names import CONSTANTS, shown
 
 _BINARY = {
     ast.Add: "add",
@@ -25,106 +28,115 @@ _BINARY = {
 }
 _UNARY = {ast.USub: "neg", ast.Invert: "bit_not"}
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
-_CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 _INSTEAD: dict[type[ast.AST], str] = {
-    ast.BoolOp: "write & and | instead of `and` and `or`",
+    ast.BoolOp: "write & and | with brackets around comparisons instead of `and` and `or`",
     ast.IfExp: "write where(condition, a, b) instead of `a if condition else b`",
     ast.Subscript: "write take(x, indices, axis) to gather; shapes belong to [inputs]",
     ast.Attribute: "call ops by their bare name",
     ast.NamedExpr: "give the value a line of its own in [body]",
+    ast.UnaryOp: "write ~x or logical_not(x) instead of `not x`",
 }
 
 
+@dataclass
+class _Call:
+    """One operator or call: the op, its operands' trees, and what it was given besides.
+
+    positional and keywords hold the text of an attribute, or None where an operand's value goes, in order.
+    """
+
+    op: str
+    children: list[ast.expr] = field(default_factory=list)
+    positional: list[str | None] = field(default_factory=list)
+    keywords: dict[str, str | None] = field(default_factory=dict)
+
+
 class Expression:
-    """One parsed line of a body: its source, its tree, and the names it mentions."""
+    """One parsed line of a body: its source, its tree, and the names it uses as values."""
 
     def __init__(self, where: str, text: str) -> None:
         self.where = where
-        self.text = text
+        self.text = text.strip()
         try:
-            self.tree = ast.parse(text.strip(), mode="eval").body
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about syntax that is refused below
+                self.tree = ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
-            raise DescriptionError(f"{where}: {ascii(text)} is not an expression: {error.msg}") from None
+            raise DescriptionError(f"{where}: {shown(text)} is not an expression: {error.msg}") from None
         except (ValueError, MemoryError, RecursionError) as error:
+            reason = str(error) or "nested too deeply"
             raise DescriptionError(
-                f"{where}: the expression cannot be parsed ({error or 'nested too deeply'}); split it into several lines"
+                f"{where}: the expression cannot be parsed ({reason}); split it into several lines"
             ) from None
-
-    def names(self) -> list[str]:
-        """Names the expression uses as values, in order of appearance."""
-        called = {id(n.func) for n in ast.walk(self.tree) if isinstance(n, ast.Call)}
-        return [n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
+        nodes = list(ast.walk(self.tree))
+        called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+        names = (n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called)
+        self.names = tuple(dict.fromkeys(name for name in names if name not in CONSTANTS))
 
     def build(self, builder: Builder, resolve: Callable[[str], Operand]) -> Operand:
         """Add the expression's nodes to `builder`; `resolve` turns a name into an operand. No recursion."""
         done: list[Operand] = []
-        stack: list[ast.expr | Callable[[], None]] = [self.tree]
+        stack: list[ast.expr | _Call] = [self.tree]
         while stack:
             item = stack.pop()
-            if not isinstance(item, ast.expr):
-                item()
-            elif isinstance(item, ast.Name):
-                constant = _CONSTANTS.get(item.id)
-                done.append(resolve(item.id) if constant is None else Literal.of(constant))
-            elif isinstance(item, ast.Constant):
-                done.append(self._constant(item.value))
-            else:
-                children, finish = self._open(item, builder, done)
-                stack.append(finish)
-                stack.extend(reversed(children))
+            match item:
+                case _Call():
+                    done.append(self._finish(item, builder, done))
+                case ast.Name(id=name):
+                    done.append(builder.literal(CONSTANTS[name]) if name in CONSTANTS else resolve(name))
+                case ast.Constant(value=bool() | int() | float() as value):
+                    done.append(builder.literal(value))
+                case ast.Constant():
+                    raise self._refusal(item, "an operand is a name or a number")
+                case ast.UnaryOp(op=ast.UAdd()):
+                    stack.append(item.operand)
+                case _:
+                    call = self._call(item)
+                    stack.append(call)
+                    stack.extend(reversed(call.children))
         return done.pop()
 
-    def _constant(self, value: object) -> Operand:
-        if isinstance(value, bool | int | float):
-            return Literal.of(value)
-        raise DescriptionError(f"{self.where}: {value!r} is not a number, so it cannot be an operand")
+    def _call(self, tree: ast.expr) -> _Call:
+        match tree:
+            case ast.BinOp() if type(tree.op) in _BINARY:
+                return _Call(_BINARY[type(tree.op)], [tree.left, tree.right], [None, None])
+            case ast.UnaryOp() if type(tree.op) in _UNARY:
+                return _Call(_UNARY[type(tree.op)], [tree.operand], [None])
+            case ast.Compare() if type(tree.ops[0]) in _COMPARE:
+                if len(tree.ops) > 1:
+                    raise self._refusal(tree, "write (a < b) & (b < c) instead of a < b < c")
+                return _Call(_COMPARE[type(tree.ops[0])], [tree.left, *tree.comparators], [None, None])
+            case ast.Call(func=ast.Name(id=name)):
+                return self._arguments(_Call(name), tree)
+            case _:
+                raise self._refusal(tree, _INSTEAD.get(type(tree), "use operators, calls of ops, names and numbers"))
 
-    def _open(
-        self, tree: ast.expr, builder: Builder, done: list[Operand]
-    ) -> tuple[list[ast.expr], Callable[[], None]]:
-        """The sub-expressions to build first, and what to do once their operands lie on `done`."""
-        keywords: dict[str, object] = {}
-        names: list[str] = []
-        attributes: list[object] = []
-        if isinstance(tree, ast.BinOp) and type(tree.op) in _BINARY:
-            name, children = _BINARY[type(tree.op)], [tree.left, tree.right]
-        elif isinstance(tree, ast.UnaryOp) and type(tree.op) in _UNARY:
-            name, children = _UNARY[type(tree.op)], [tree.operand]
-        elif isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.UAdd):
-            return [tree.operand], lambda: None
-        elif isinstance(tree, ast.Compare) and type(tree.ops[0]) in _COMPARE:
-            if len(tree.ops) > 1:
-                raise DescriptionError(f"{self.where}: write (a < b) & (b < c) instead of a < b < c")
-            name, children = _COMPARE[type(tree.ops[0])], [tree.left, tree.comparators[0]]
-        elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-            name, children = tree.func.id, []
-            for argument in tree.args:
-                if isinstance(argument, ast.Starred):
-                    raise DescriptionError(f"{self.where}: {name}(*...) is not supported; write the arguments out")
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    attributes.append(argument.value)
-                else:
-                    children.append(argument)
-            for keyword in tree.keywords:
-                if keyword.arg is None:
-                    raise DescriptionError(f"{self.where}: {name}(**...) is not supported; write the arguments out")
-                if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str):
-                    keywords[keyword.arg] = keyword.value.value
-                else:
-                    names.append(keyword.arg)
-                    children.append(keyword.value)
-        else:
-            instead = _INSTEAD.get(type(tree), "use operators, calls of ops, names and numbers")
-            if isinstance(tree, ast.UnaryOp):
-                instead = "write ~x or logical_not(x) instead of `not x`"
-            raise DescriptionError(f"{self.where}: {ast.unparse(tree)[:60]!r} is outside the expression language; {instead}")
+    def _arguments(self, call: _Call, tree: ast.Call) -> _Call:
+        for argument in tree.args:
+            if isinstance(argument, ast.Starred):
+                raise self._refusal(tree, "write the arguments out instead of *")
+            call.positional.append(self._argument(call, argument))
+        for keyword in tree.keywords:
+            if keyword.arg is None:
+                raise self._refusal(tree, "write the arguments out instead of **")
+            call.keywords[keyword.arg] = self._argument(call, keyword.value)
+        return call
 
-        def finish() -> None:
-            first = len(done) - len(children)
-            operands = done[first:]
-            del done[first:]
-            positional = operands[: len(operands) - len(names)]
-            keywords.update(zip(names, operands[len(positional) :], strict=True))
-            done.append(builder.node(name, [*positional, *attributes], keywords))
+    def _argument(self, call: _Call, tree: ast.expr) -> str | None:
+        if isinstance(tree, ast.Constant) and isinstance(tree.value, str):
+            return tree.value
+        call.children.append(tree)
+        return None
 
-        return children, finish
+    def _finish(self, call: _Call, builder: Builder, done: list[Operand]) -> Operand:
+        """The node of a call whose operands lie on `done`, which are taken off."""
+        first = len(done) - len(call.children)
+        operands = iter(done[first:])
+        positional = [next(operands) if text is None else text for text in call.positional]
+        keywords = {name: next(operands) if text is None else text for name, text in call.keywords.items()}
+        del done[first:]
+        return builder.node(call.op, positional, keywords)
+
+    def _refusal(self, tree: ast.expr, way_out: str) -> DescriptionError:
+        source = ast.get_source_segment(self.text, tree) or self.text
+        return DescriptionError(f"{self.where}: {shown(source)} is outside the expression language; {way_out}")

@@ -120,7 +120,7 @@ class FusionGroup:
     def canonical(self) -> str:
         """Canonical JSON: nodes numbered in the order in which the outputs need them."""
         number: dict[str, int] = {}
-        rows = []
+        rows: list[dict[str, object]] = []
         for node in self.needed():
             operands = [
                 {"node": number[o.name]} if isinstance(o, Ref) and o.name in number else _operand_json(o)
@@ -149,17 +149,19 @@ class FusionGroup:
 
     def needed(self) -> Iterator[Node]:
         """Nodes the outputs need, each after its operands, in depth-first order."""
-        done: set[str] = set()
+        opened: set[str] = set()
         stack = [(name, False) for name in reversed(self.outputs)]
         while stack:
-            name, expanded = stack.pop()
+            name, leaving = stack.pop()
             node = self.by_name[name]
-            if name in done or not isinstance(node, Node):
+            if not isinstance(node, Node):
                 continue
-            if expanded:
-                done.add(name)
+            if leaving:
                 yield node
                 continue
+            if name in opened:
+                continue
+            opened.add(name)
             stack.append((name, True))
             stack.extend((o.name, False) for o in reversed(node.operands) if isinstance(o, Ref))
 

@@ -7,20 +7,18 @@ from dataclasses import dataclass
 
 from .analysis import Analysis
 from .group import Dim, ScalarSpec, TensorSpec, type_text
+from .layout import Layout
 from .names import Namer
 from .plan import Plan
+from .prelude import defined
 from .schedule import Schedule
 from .source import Backend, GridExpr, ParamSpec
 from .statements import INDEX_LIMIT
 from .text import arguments
 
 PRELUDE = "host/arrays.py"
-_RESERVED = set(
-    """array_module use_arrays View view expect_shape is_contiguous expect_contiguous expect_unit span scalar half_scalar
-    empty output out_tuple same_device memory_range expect_apart stream_of device_of kernel_for load_binary launch build
-    wide aligned index kernel out arguments np sys contextlib pathlib triton tl libdevice vectors vector block_x block_y
-    cupy nvrtc""".split()
-)
+_RESERVED = {"out", "wide", "aligned", "vector", "block_x", "block_y", "index", "arguments", "kernel"}
+"""What the template and the lines made here call their own variables."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,8 @@ class Host:
         self.analysis: Analysis = plan.analysis
         self.group = plan.analysis.verified.group
         self.types = plan.analysis.verified.types
-        namer = Namer(_RESERVED | {p.name for p in params if p.kind in ("size", "stride")} - set(self.group.dims))
+        sizes = {p.name for p in params if p.kind in ("size", "stride")} - set(self.group.dims)
+        namer = Namer("python", _RESERVED | sizes | set(defined(PRELUDE)))
         self.names = {i.name: namer.name(i.name) for i in self.group.inputs}
         self.names |= {o: namer.name(o) for o in self.group.outputs}
         self.dims = {d: namer.name(d) for d in self.group.dims}
@@ -106,7 +105,7 @@ class Host:
             outputs=tuple(self._outputs(names)),
             all_views=", ".join(views) if len(views) > 1 else "",
             apart=tuple(self._apart(names)),
-            empty_test=f"0 in ({', '.join(self._space_text())},)" if self._space_text() else "",
+            empty_test=self._empty_test(),
             result=results[0] if len(results) == 1 else f"{', '.join(results)}",
             sizes=tuple(self._sizes()),
             wide=self._wide(),
@@ -137,7 +136,7 @@ class Host:
             return "C-contiguous"
         return "any strides" if layout.unit_axis is None else f"any strides but 1 along axis {layout.unit_axis}"
 
-    def _layout(self, tensor: str):  # type: ignore[no-untyped-def]
+    def _layout(self, tensor: str) -> Layout:
         accesses = [*(v.access for v in self.analysis.values if v.access), *(a for _, _, a in self.analysis.stores)]
         return next(a.layout for a in accesses if a.tensor == tensor)
 
@@ -186,9 +185,8 @@ class Host:
             kind = self.types[output]
             given = name if len(names) > 1 else "out"
             shown = f"[{', '.join(map(str, kind.shape))}]"
-            lines.append(
-                f'{name} = output("{output}", {given}, "{kind.dtype.numpy.name}", {self._shape(kind.shape)}, {like}, "{shown}")'
-            )
+            wanted = f'"{kind.dtype.numpy.name}", {self._shape(kind.shape)}'
+            lines.append(f'{name} = output("{output}", {given}, {wanted}, {like}, "{shown}")')
         return lines + self._layout_checks([o for o in self.group.outputs if self.types[o].shape])
 
     def _apart(self, names: Sequence[str]) -> list[str]:
@@ -209,6 +207,13 @@ class Host:
         stored = next(a for o, _, a in self.analysis.stores if o == output)
         return all([s.loop for s in a.steps] == [s.loop for s in stored.steps] for a in accesses)
 
+    def _empty_test(self) -> str:
+        """Whether the outputs have no elements."""
+        sizes = self._space_text()
+        if not sizes:
+            return ""
+        return f"{sizes[0]} == 0" if len(sizes) == 1 else f"0 in ({', '.join(sizes)})"
+
     def _space_text(self) -> list[str]:
         space = self.analysis.verified.space
         return [self.dims[d] if isinstance(d, str) else str(d) for d in space if isinstance(d, str) or d == 0]
@@ -227,24 +232,23 @@ class Host:
         return self.dims.get(expression, name)
 
     def _wide(self) -> str:
-        spans: dict[str, None] = {}
-        for item in (*self.group.tensors, *self.group.outputs):
-            name = item if isinstance(item, str) else item.name
-            shape = self.types[name].shape
-            if not shape:
-                continue
-            if self._layout(name).contiguous:
-                spans[" * ".join(self.dims[d] if isinstance(d, str) else str(d) for d in shape)] = None
-            else:
+        """Whether some offset or coordinate may reach the limit of 32-bit indices."""
+        space = [d for d in self.analysis.verified.space if d != 1]
+        spans = {self._product(space): None} if space else {}
+        for name in (*(t.name for t in self.group.tensors), *self.group.outputs):
+            shape = [d for d in self.types[name].shape if d != 1]
+            if shape and not self._layout(name).contiguous:
                 spans[f"span({self.names[name]})"] = None
-        space = [self.dims[d] if isinstance(d, str) else str(d) for d in self.analysis.verified.space]
-        if space:
-            spans[" * ".join(space)] = None
+            elif any(shape.count(d) > space.count(d) for d in shape):  # else it is no larger than the space
+                spans[self._product(shape)] = None
         limit = f"2**{INDEX_LIMIT.bit_length() - 1}"
         if not spans:
             return "False"
         texts = list(spans)
         return f"max({', '.join(texts)}) >= {limit}" if len(texts) > 1 else f"{texts[0]} >= {limit}"
+
+    def _product(self, dims: Sequence[Dim]) -> str:
+        return " * ".join(self.dims[d] if isinstance(d, str) else str(d) for d in dims)
 
     def _aligned(self) -> str:
         terms = []
@@ -314,4 +318,5 @@ class Host:
                 texts.append(f"index({self._extent(param.name)})")
             else:
                 texts.append(f"index({self._stride(param.name)})")
-        return arguments(texts, len("    arguments = ()"), "        ") + ("," if len(texts) == 1 else "")
+        text = arguments(texts, len("    arguments = ()"), "        ")
+        return text + ("    " if text.startswith("\n") else "," if len(texts) == 1 else "")

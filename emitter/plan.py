@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .analysis import Access, Analysis, Key, Loop, Step
 from .errors import TooManyParameters
 from .group import Dim, TensorSpec
-from .names import Namer
+from .names import Language, Namer
 from .source import Backend, ParamSpec
 
 PARAMETER_BYTES = 4096
@@ -29,7 +29,8 @@ class Plan:
 
     loops: names a loop, the inner one last. rows: names of the flattened outer loops (None where there is at
     most one loop); the same as the outer loop where there is one. sizes: size parameters with the host's
-    expression for each, over the dims. strides: stride parameters by tensor and axis.
+    expression for each, over the dims. strides: stride parameters by tensor and axis. tiles: Triton's block size
+    constants, outermost first.
     """
 
     analysis: Analysis
@@ -37,6 +38,7 @@ class Plan:
     namer: Namer
     loops: list[LoopNames] = field(default_factory=list)
     rows: LoopNames | None = None
+    tiles: tuple[str, ...] = ()
     pointers: dict[str, str] = field(default_factory=dict)
     values: dict[Key, str] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)
@@ -98,7 +100,8 @@ class Plan:
             for step in steps:
                 axis = step.tensor_axes[0]
                 unit = axis == access.layout.unit_axis
-                terms.append(coordinate(step) if unit else f"{coordinate(step)} * {self.stride(access.tensor, axis, shape)}")
+                factor = "" if unit else f" * {self.stride(access.tensor, axis, shape)}"
+                terms.append(f"{coordinate(step)}{factor}")
             return " + ".join(terms)
         if self.rows is not None and len(self.outer) > 1 and [s.loop for s in steps] == list(range(len(self.loops))):
             last = len(self.loops) - 1
@@ -112,12 +115,14 @@ class Plan:
         return text
 
 
-def make_plan(analysis: Analysis, reserved: set[str]) -> Plan:
-    """Name everything, in the order in which a reader cares: the description's names first."""
+def make_plan(analysis: Analysis, language: Language, reserved: set[str], beside: set[str]) -> Plan:
+    """Name everything, in the order in which a reader cares: the description's names first.
+
+    reserved: what no name in the kernel may be. beside: what the kernel itself may not be called either.
+    """
     group = analysis.verified.group
-    namer = Namer(reserved)
-    entry = namer.name(group.name)
-    plan = Plan(analysis, entry, namer)
+    namer = Namer(language, reserved)
+    plan = Plan(analysis, Namer(language, reserved).kernel(group.name, beside), namer)
     for item in group.inputs:
         if isinstance(item, TensorSpec):
             plan.pointers[item.name] = namer.name(f"{item.name}_ptr")
@@ -126,6 +131,10 @@ def make_plan(analysis: Analysis, reserved: set[str]) -> Plan:
     for placed in analysis.values:
         plan.values[placed.key] = namer.name(placed.key[0])
     _name_loops(plan)
+    if plan.rows is None:
+        plan.tiles = ("BLOCK",)
+    else:
+        plan.tiles = tuple(namer.name(f"BLOCK_{index.upper()}") for index in (plan.rows.index, plan.inner.index))
     return plan
 
 
@@ -182,7 +191,7 @@ def loops_needed(analysis: Analysis) -> set[int]:
     for value in analysis.values:
         if value.access is None and not value.operands:
             needed |= value.loops
-    for _, key, access in analysis.stores:
+    for _, _, access in analysis.stores:
         missing = set(range(count)) - {s.loop for s in access.steps}
         needed |= missing
     return needed

@@ -11,6 +11,10 @@ from .templates import template_text
 
 _MARKER = re.compile(r"^(?:#|//) --- (.+)$")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PYTHON_TALK = re.compile(r"\"{3}.*?\"{3}|\"[^\"\n]*\"|'[^'\n]*'|#[^\n]*", re.DOTALL)
+_CPP_TALK = re.compile(r"\"[^\"\n]*\"|//[^\n]*")
+"""Comments and strings, which mention a helper without using it."""
+_ASSIGNED = re.compile(r"\b(\w+) = ")
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,10 @@ def _uses(path: str, number: int) -> frozenset[int]:
 
 
 def words_in(text: str, path: str) -> set[int]:
-    """Numbers of the blocks that `text` mentions."""
+    """Numbers of the blocks that `text` uses: named outside comments and strings, and not as a variable of its own."""
     names = defined(path)
-    return {names[w] for w in set(_WORD.findall(text)) if w in names}
+    code = (_PYTHON_TALK if path.endswith(".py") else _CPP_TALK).sub("", text)
+    return {names[w] for w in set(_WORD.findall(code)) - set(_ASSIGNED.findall(code)) if w in names}
 
 
 def needed(path: str, texts: Iterable[str]) -> list[str]:

@@ -44,7 +44,8 @@ def bind_sizes(group: FusionGroup, arguments: tuple[Array, ...]) -> dict[str, in
     """The size of each dim symbol, from the arguments' shapes."""
     if len(arguments) != len(group.inputs):
         names = ", ".join(i.name for i in group.inputs)
-        raise DescriptionError(f"group {group.name}: expected {len(group.inputs)} arguments ({names}), got {len(arguments)}")
+        wanted = f"{len(group.inputs)} arguments ({names})"
+        raise DescriptionError(f"group {group.name}: expected {wanted}, got {len(arguments)}")
     sizes: dict[str, int] = {}
     for item, argument in zip(group.inputs, arguments, strict=True):
         expected = item.shape if isinstance(item, TensorSpec) else ()

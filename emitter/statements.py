@@ -11,8 +11,7 @@ from .dtypes import BOOL, I32, I64, DType
 from .errors import UnsupportedOp
 from .group import DimSize, FusionGroup, Literal, Node, ScalarSpec
 from .plan import Plan
-from .printer import node_text
-from .verify import Type
+from .printer import Printer
 
 INDEX_LIMIT = 2**30
 """The host code takes 32-bit indices only while every size and offset stays below this."""
@@ -67,6 +66,7 @@ class Speller:
         self.coordinate = coordinate
         self.held: dict[Key, Held] = {}
         self.types = plan.analysis.verified.types
+        self._original, self._lowered = Printer(original), Printer(plan.analysis.verified.group)
         self._stored = {key for _, key, _ in plan.analysis.stores}
         self._users: dict[Key, list[Placed]] = {}
         for placed in plan.analysis.values:
@@ -115,6 +115,8 @@ class Speller:
 
     def _inlined(self, placed: Placed, node: Node, held: Held) -> bool:
         users = self._users.get(placed.key, [])
+        if node.op == "index" and placed.key not in self._stored:
+            return True
         if node.named or placed.key in self._stored or len(users) != 1:
             return False
         user = users[0]
@@ -185,10 +187,9 @@ class Speller:
 
     def comment(self, node: Node, text: str) -> str:
         """`f16[M, N]`, with the node's own text in front where the code reads differently."""
-        kind = Type(self.types[node.name].dtype, self.types[node.name].shape)
-        source = self.original.by_name.get(node.name)
-        said = node_text(source) if isinstance(source, Node) else node_text(node)
-        return str(kind) if said == text or not node.named else f"{said}: {kind}"
+        kind = self.types[node.name]
+        said = (self._original if node.name in self._original else self._lowered).text(node.name)
+        return str(kind) if said == text.replace("[v]", "") else f"{said}: {kind}"
 
 
 def _fits_32(held: Held) -> bool:

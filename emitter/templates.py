@@ -23,7 +23,10 @@ def template_folder() -> Path:
 @cache
 def template_text(path: str) -> str:
     """The text of one template or prelude."""
-    return (template_folder() / path).read_text(encoding="utf-8")
+    try:
+        return (template_folder() / path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TemplateError(f"{path} is missing from the templates; reinstall kernelpress") from None
 
 
 @cache
@@ -42,21 +45,24 @@ def render(path: str, context: object) -> str:
     """The template at `path` filled from `context` (a dataclass whose fields are the template's names)."""
     try:
         return _environment().get_template(path).render(vars(context))
-    except jinja2.TemplateError as error:
+    except TemplateError:
+        raise
+    except Exception as error:
         raise TemplateError(_explain(path, error)) from error
 
 
-def _explain(path: str, error: jinja2.TemplateError) -> str:
-    """The error with the template line it rose from and five lines around it."""
-    name, line = path, getattr(error, "lineno", None)
+def _explain(path: str, error: Exception) -> str:
+    """The error with the template line it rose from and five lines on either side."""
+    line = getattr(error, "lineno", None)
     trace = error.__traceback__
     while line is None and trace is not None:
         if trace.tb_frame.f_code.co_filename.endswith("<template>"):
             line = trace.tb_lineno
         trace = trace.tb_next
-    message = f"template {name}: {error}"
+    message = f"template {path}: {error}"
     if line is None:
         return message
     lines = template_text(path).splitlines()
-    shown = range(max(0, line - 6), min(len(lines), line + 5))
-    return "\n".join([f"{message} (line {line})", *(f"{'>' if n == line - 1 else ' '} {n + 1:4} {lines[n]}" for n in shown)])
+    around = range(max(0, line - 6), min(len(lines), line + 5))
+    shown = [f"{'>' if n == line - 1 else ' '} {n + 1:4} {lines[n]}" for n in around]
+    return "\n".join([f"{message} (line {line})", *shown])

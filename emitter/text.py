@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 WIDTH = 110
+DEEPEST = 12
+"""How far a template indents statements, at most."""
 
 
 def commented(lines: Sequence[tuple[str, str]], mark: str) -> list[str]:
-    """Lines of code with their comments in one column, or behind the code where it is too long for that."""
+    """Lines of code with their comments in one column, or behind the code or above it where they are too long."""
     widths = [len(code) for code, comment in lines if comment and len(code) <= 56]
     column = max(widths, default=0)
-    return [f"{code:<{column}}  {mark} {comment}" if comment else code for code, comment in lines]
+    result = []
+    for code, comment in lines:
+        line = f"{code:<{column}}  {mark} {comment}" if comment else code
+        if comment and len(line) > WIDTH - DEEPEST:
+            result.append(f"{mark} {comment}")
+            line = code
+        result.append(line)
+    return result
 
 
 def arguments(items: Sequence[str], before: int, indent: str) -> str:

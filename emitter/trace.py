@@ -5,19 +5,68 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import NoReturn
 
+import numpy as np
+
 from .builder import Builder
-from .errors import DescriptionError
-from .group import DimSize, FusionGroup, Literal, Node, Operand, Ref, ScalarSpec, TensorSpec
-from .names import check_name
+from .dtypes import dtype
+from .errors import DescriptionError, DuplicateName
+from .group import DimSize, FusionGroup, Node, Operand, Ref, ScalarSpec, TensorSpec
+from .names import check_name, is_name, shown
+from .ops import OPS
 from .read import assemble, parse_type
 
-_builders: list[Builder] = []
+
+@dataclass(eq=False)
+class _Trace:
+    """One function being traced. frame: its frame once an op was recorded, kept for its local variables."""
+
+    builder: Builder
+    code: CodeType
+    frame: FrameType | None = None
+
+    def find_frame(self) -> None:
+        """Look among the callers for the traced function."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        self.frame = frame
+
+    def variables(self) -> dict[str, str]:
+        """Which local variable holds which node."""
+        found: dict[str, str] = {}
+        for variable, value in (self.frame.f_locals if self.frame else {}).items():
+            own = isinstance(value, Value) and value.trace is self
+            if own and isinstance(value.operand, Ref) and is_name(variable):
+                found[variable] = value.operand.name
+        return found
+
+
+_current: ContextVar[_Trace | None] = ContextVar("kernelpress_trace", default=None)
+
+
+def _both(op_name: str) -> tuple[Callable[[Value, object], Value], Callable[[Value, object], Value]]:
+    """The methods of a binary operator: with the value on its left, and on its right."""
+
+    def left(self: Value, other: object) -> Value:
+        return call(op_name, self, other)
+
+    def right(self: Value, other: object) -> Value:
+        return call(op_name, other, self)
+
+    return left, right
+
+
+def _unary(op_name: str) -> Callable[[Value], Value]:
+    def method(self: Value) -> Value:
+        return call(op_name, self)
+
+    return method
 
 
 class Value:
@@ -25,13 +74,18 @@ class Value:
 
     __array_ufunc__ = None  # NumPy arrays and scalars leave the operators to this class
 
-    def __init__(self, operand: Operand, shape: tuple[Value | int, ...] = ()) -> None:
+    def __init__(
+        self, operand: Operand, trace: _Trace | None = None, shape: tuple[Value | int, ...] | None = None
+    ) -> None:
         self.operand = operand
+        self.trace = trace
         self._shape = shape
 
     @property
     def shape(self) -> tuple[Value | int, ...]:
         """The dims of an input tensor, usable as values."""
+        if self._shape is None:
+            raise DescriptionError("only an input tensor has a shape while it is traced; use emitter.dim('N')")
         return self._shape
 
     def __bool__(self) -> NoReturn:
@@ -43,120 +97,53 @@ class Value:
     def __iter__(self) -> NoReturn:
         raise DescriptionError("a traced value cannot be iterated over; ops work on whole tensors")
 
+    def __getitem__(self, key: object) -> NoReturn:
+        raise DescriptionError("a traced value cannot be indexed; emitter.take(x, indices, axis) gathers")
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise DescriptionError("a traced value is no array; use emitter's functions, such as emitter.exp, not NumPy's")
+
     __hash__ = object.__hash__
 
-    def __add__(self, other: object) -> Value:
-        return call("add", self, other)
+    __add__, __radd__ = _both("add")
+    __sub__, __rsub__ = _both("sub")
+    __mul__, __rmul__ = _both("mul")
+    __truediv__, __rtruediv__ = _both("div")
+    __floordiv__, __rfloordiv__ = _both("floor_div")
+    __mod__, __rmod__ = _both("mod")
+    __pow__, __rpow__ = _both("pow")
+    __and__, __rand__ = _both("bit_and")
+    __or__, __ror__ = _both("bit_or")
+    __xor__, __rxor__ = _both("bit_xor")
+    __lshift__, __rlshift__ = _both("shift_left")
+    __rshift__, __rrshift__ = _both("shift_right")
 
-    def __radd__(self, other: object) -> Value:
-        return call("add", other, self)
-
-    def __sub__(self, other: object) -> Value:
-        return call("sub", self, other)
-
-    def __rsub__(self, other: object) -> Value:
-        return call("sub", other, self)
-
-    def __mul__(self, other: object) -> Value:
-        return call("mul", self, other)
-
-    def __rmul__(self, other: object) -> Value:
-        return call("mul", other, self)
-
-    def __truediv__(self, other: object) -> Value:
-        return call("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Value:
-        return call("div", other, self)
-
-    def __floordiv__(self, other: object) -> Value:
-        return call("floor_div", self, other)
-
-    def __rfloordiv__(self, other: object) -> Value:
-        return call("floor_div", other, self)
-
-    def __mod__(self, other: object) -> Value:
-        return call("mod", self, other)
-
-    def __rmod__(self, other: object) -> Value:
-        return call("mod", other, self)
-
-    def __pow__(self, other: object) -> Value:
-        return call("pow", self, other)
-
-    def __rpow__(self, other: object) -> Value:
-        return call("pow", other, self)
-
-    def __and__(self, other: object) -> Value:
-        return call("bit_and", self, other)
-
-    def __rand__(self, other: object) -> Value:
-        return call("bit_and", other, self)
-
-    def __or__(self, other: object) -> Value:
-        return call("bit_or", self, other)
-
-    def __ror__(self, other: object) -> Value:
-        return call("bit_or", other, self)
-
-    def __xor__(self, other: object) -> Value:
-        return call("bit_xor", self, other)
-
-    def __rxor__(self, other: object) -> Value:
-        return call("bit_xor", other, self)
-
-    def __lshift__(self, other: object) -> Value:
-        return call("shift_left", self, other)
-
-    def __rlshift__(self, other: object) -> Value:
-        return call("shift_left", other, self)
-
-    def __rshift__(self, other: object) -> Value:
-        return call("shift_right", self, other)
-
-    def __rrshift__(self, other: object) -> Value:
-        return call("shift_right", other, self)
-
-    def __neg__(self) -> Value:
-        return call("neg", self)
+    __neg__, __abs__, __invert__ = _unary("neg"), _unary("abs"), _unary("bit_not")
 
     def __pos__(self) -> Value:
         return self
 
-    def __abs__(self) -> Value:
-        return call("abs", self)
-
-    def __invert__(self) -> Value:
-        return call("bit_not", self)
-
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return call("eq", self, other)
-
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return call("ne", self, other)
-
-    def __lt__(self, other: object) -> Value:
-        return call("lt", self, other)
-
-    def __le__(self, other: object) -> Value:
-        return call("le", self, other)
-
-    def __gt__(self, other: object) -> Value:
-        return call("gt", self, other)
-
-    def __ge__(self, other: object) -> Value:
-        return call("ge", self, other)
+    __eq__ = _both("eq")[0]  # type: ignore[assignment]
+    __ne__ = _both("ne")[0]  # type: ignore[assignment]
+    __lt__ = _both("lt")[0]
+    __le__ = _both("le")[0]
+    __gt__ = _both("gt")[0]
+    __ge__ = _both("ge")[0]
 
 
 def call(op_name: str, *arguments: object, **keywords: object) -> Value:
     """Record one op of the function being traced."""
-    if not _builders:
+    trace = _current.get()
+    if trace is None:
         raise DescriptionError(
             f"emitter.{op_name}() records an op, so it works only inside a function decorated with @emitter.group"
         )
-    builder = _builders[-1]
-    plain = {key: _operand(v) for key, v in keywords.items()}
-    return Value(builder.node(op_name, [_operand(a) for a in arguments], plain))  # type: ignore[misc]
+    if trace.frame is None:
+        trace.find_frame()
+    parameters = OPS[op_name].parameters
+    positional = [_argument(trace, a, position < len(parameters)) for position, a in enumerate(arguments)]
+    by_name = {key: _argument(trace, a, key in parameters) for key, a in keywords.items()}
+    return Value(trace.builder.node(op_name, positional, by_name), trace)
 
 
 def dim(name: str) -> Value:
@@ -164,11 +151,16 @@ def dim(name: str) -> Value:
     return Value(DimSize(check_name(name, "dim")))
 
 
-def _operand(value: object) -> object:
+def _argument(trace: _Trace, value: object, is_operand: bool) -> object:
+    """An argument as the builder takes it. NumPy's scalars keep their dtype, Python's are weak."""
     if isinstance(value, Value):
+        if value.trace not in (None, trace):
+            raise DescriptionError(f"{trace.builder.where}: a value of another traced function; pass it as an input")
         return value.operand
-    if isinstance(value, bool | int | float):
-        return Literal.of(value)
+    if is_operand and isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        return trace.builder.node("cast", [trace.builder.literal(value.item())], {"dtype": dtype(value.dtype).name})
+    if isinstance(value, bool | int | float) and not isinstance(value, np.generic):
+        return trace.builder.literal(value)
     return value
 
 
@@ -179,117 +171,120 @@ def group(function: Callable[..., object]) -> FusionGroup:
     what it returns: a value, a tuple, or a dict by name; an output takes the name of the local variable that
     holds it, else `y` (`y0`, `y1`, ... of several). Raises the errors of `emitter.errors`.
     """
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(code, CodeType):
+        raise DescriptionError(f"emitter.group traces a Python function written with def, got {shown(function)}")
     name = check_name(function.__name__, "group")
-    specs = [parse_type(p.name, _annotation(name, p)) for p in inspect.signature(function).parameters.values()]
+    specs = [_spec(name, p) for p in inspect.signature(function).parameters.values()]
     dims = {d for s in specs if isinstance(s, TensorSpec) for d in s.shape if isinstance(d, str)}
-    builder = Builder(f"group {name}", [*(s.name for s in specs), *dims])
-    arguments = [_argument(s) for s in specs]
-    local_names: dict[str, str] = {}
-    _builders.append(builder)
+    trace = _Trace(Builder(f"group {name}", [*(s.name for s in specs), *dims]), code)
+    bound = inspect.signature(function).bind(**{s.name: _input(trace, s) for s in specs})
+    token = _current.set(trace)
     try:
-        with _watching(function.__code__, local_names):
-            returned = function(*arguments)
+        returned = function(*bound.args, **bound.kwargs)
     finally:
-        _builders.pop()
-    inputs = {s.name for s in specs}
-    results = _results(name, returned, {v: k for k, v in local_names.items()})
-    return _assemble(name, specs, builder, inputs | dims, local_names, results)
+        _current.reset(token)
+    taken = {s.name for s in specs} | dims
+    variables = {v: node for v, node in trace.variables().items() if v not in taken}
+    trace.frame = None
+    return _assemble(name, specs, trace.builder, variables, _results(trace, returned, variables, taken), taken)
 
 
-def _annotation(group_name: str, parameter: inspect.Parameter) -> str:
+def _spec(group_name: str, parameter: inspect.Parameter) -> TensorSpec | ScalarSpec:
+    where = f"group {group_name}: parameter {parameter.name}"
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise DescriptionError(f"{where}: a group has a fixed number of inputs; write them out instead of {parameter}")
+    if parameter.default is not parameter.empty:
+        raise DescriptionError(f"{where} has a default, which a kernel cannot have; remove it or use a constant")
     text = parameter.annotation
     if isinstance(text, str) and text[:1] in "'\"":  # quoted twice under `from __future__ import annotations`
-        text = ast.literal_eval(text)
+        try:
+            text = ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            text = None
     if not isinstance(text, str):
-        raise DescriptionError(
-            f'group {group_name}: parameter {parameter.name} needs a type, such as {parameter.name}: "f16[M, N]"'
-        )
-    return text
+        raise DescriptionError(f'{where} needs a type, such as {parameter.name}: "f16[M, N]"')
+    return parse_type(parameter.name, text)
 
 
-def _argument(spec: TensorSpec | ScalarSpec) -> Value:
-    shape = spec.shape if isinstance(spec, TensorSpec) else ()
-    return Value(Ref(spec.name), tuple(Value(DimSize(d)) if isinstance(d, str) else d for d in shape))
+def _input(trace: _Trace, spec: TensorSpec | ScalarSpec) -> Value:
+    shape = None
+    if isinstance(spec, TensorSpec):
+        shape = tuple(Value(DimSize(d)) if isinstance(d, str) else d for d in spec.shape)
+    return Value(Ref(spec.name), trace, shape)
 
 
-@contextmanager
-def _watching(code: CodeType, found: dict[str, str]) -> Iterator[None]:
-    """Note, when the traced function returns, which local variable holds which node."""
-
-    def on_event(frame: FrameType, event: str, _: object) -> None:
-        if event == "return" and frame.f_code is code:
-            for variable, value in frame.f_locals.items():
-                if isinstance(value, Value) and isinstance(value.operand, Ref):
-                    found.setdefault(variable, value.operand.name)
-
-    before = sys.getprofile()
-    sys.setprofile(on_event)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
-
-def _results(name: str, returned: object, variables: dict[str, str]) -> list[tuple[str, str]]:
-    """Pairs of output name and the value that it is."""
-    if isinstance(returned, dict):
-        named = list(returned.items())
-    else:
-        several = isinstance(returned, tuple | list)
-        values = list(returned) if isinstance(returned, tuple | list) else [returned]
-        named = [(f"y{k}" if several else "y", v) for k, v in enumerate(values)]
-        named = [
-            (variables.get(v.operand.name, n) if isinstance(v, Value) and isinstance(v.operand, Ref) else n, v)
-            for n, v in named
-        ]
-    for output, value in named:
-        if not isinstance(value, Value) or not isinstance(value.operand, Ref):
-            raise DescriptionError(f"group {name}: output {output} must be a traced tensor, got {value!r}")
-    return [(check_name(output, "output"), value.operand.name) for output, value in named]
+def _results(trace: _Trace, returned: object, variables: Mapping[str, str], taken: set[str]) -> list[tuple[str, str]]:
+    """Pairs of output name and the input or node that it is."""
+    by_node = {node: variable for variable, node in variables.items()}
+    several = isinstance(returned, tuple | list)
+    values = list(returned) if isinstance(returned, tuple | list) else [returned]
+    named = list(returned.items()) if isinstance(returned, dict) else [(None, v) for v in values]
+    results: list[tuple[str, str]] = []
+    used = set(taken)
+    for position, (given, value) in enumerate(named):
+        wanted = f"y{position}" if several else "y"
+        if not isinstance(value, Value) or value.trace is not trace or not isinstance(value.operand, Ref):
+            label = f"output {shown(given) if given is not None else wanted}"
+            raise DescriptionError(f"{trace.builder.where}: {label} must be a traced tensor, got {shown(value)}")
+        if given is not None:
+            output = check_name(str(given), "output")
+            if output in taken:
+                raise DuplicateName(f"{trace.builder.where}: {output} is an output and an input or dim; rename one")
+        else:
+            variable = by_node.get(value.operand.name, wanted)
+            output = _free(wanted if variable in used else variable, used)
+        results.append((output, value.operand.name))
+    if not results:
+        raise DescriptionError(f"{trace.builder.where}: it returns no output; return a value, a tuple or a dict")
+    return results
 
 
 def _assemble(
     name: str,
     specs: list[TensorSpec | ScalarSpec],
     builder: Builder,
-    taken: set[str],
-    local_names: dict[str, str],
+    variables: Mapping[str, str],
     results: list[tuple[str, str]],
+    taken: set[str],
 ) -> FusionGroup:
     """Rename nodes after outputs and local variables, drop what no output needs."""
-    nodes = {n.name: n for n in builder.nodes}
-    renamed: dict[str, str] = {}
-    for wanted, node in [*results, *local_names.items()]:
-        if node in nodes and node not in renamed and wanted not in taken:
-            renamed[node] = check_name(wanted, "value")
+    nodes = {n.name for n in builder.nodes}
+    names: dict[str, str] = {}
+    taken = {*taken, *(output for output, _ in results)}
+    for wanted, node in results:
+        if node in nodes:
+            names.setdefault(node, wanted)
+    for wanted, node in variables.items():
+        if node not in names and wanted not in taken:
+            names[node] = wanted
             taken.add(wanted)
-    for node in nodes:
-        if node not in renamed:
-            new, number = node, 1
-            while new in taken:
-                number += 1
-                new = f"{node}_{number}"
-            taken.add(new)
-            if new != node:
-                renamed[node] = new
-    named = {renamed[node] for _, node in [*results, *((k, v) for k, v in local_names.items())] if node in renamed}
+    named = set(names)
+    for n in builder.nodes:
+        if n.name not in named:
+            names[n.name] = _free(n.name, taken)
     final = [
         replace(
             n,
-            name=renamed.get(n.name, n.name),
-            named=renamed.get(n.name, n.name) in named,
-            operands=tuple(Ref(renamed.get(o.name, o.name)) if isinstance(o, Ref) else o for o in n.operands),
+            name=names[n.name],
+            named=n.name in named,
+            operands=tuple(Ref(names.get(o.name, o.name)) if isinstance(o, Ref) else o for o in n.operands),
         )
         for n in builder.nodes
     ]
-    defined = {n.name for n in final}
-    outputs = []
     for output, node in results:
-        current = renamed.get(node, node)
+        current = names.get(node, node)
         if current != output:  # an input, or a value returned twice
             final.append(Node(output, "copy", (Ref(current),)))
-            defined.add(output)
-        outputs.append(output)
-    needed = FusionGroup(name, tuple(specs), tuple(final), tuple(outputs)).needed()
-    kept = {n.name for n in needed}
+    outputs = [output for output, _ in results]
+    kept = {n.name for n in FusionGroup(name, tuple(specs), tuple(final), tuple(outputs)).needed()}
     return assemble(name, specs, [n for n in final if n.name in kept], outputs)
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name

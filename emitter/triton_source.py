@@ -14,7 +14,13 @@ from .statements import Speller
 from .text import arguments, commented
 
 PRELUDE = "triton/prelude.py"
-RESERVED = {"tile", "tiles_in_row", "inside", "INDEX", "BLOCK", "libdevice", "contextlib", "sys", "launch", "build"}
+RESERVED = {"tile", "tiles_in_row", "inside", "INDEX", "BLOCK"}
+BESIDE = {
+    *("contextlib", "sys", "cupy", "launch", "build", "GPUTarget", "ASTSource"),
+    # The variables of `build`, which would hide a kernel called like one of them.
+    *("index", "vector", "tile", "size", "signature", "constants", "names", "divisible", "attributes", "target"),
+    *("source", "compiled", "entry", "scratch"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,6 @@ class TritonContext:
     coordinates: tuple[str, ...]
     inside: str
     body: tuple[str, ...]
-
-
-def tile_names(plan: Plan) -> tuple[str, ...]:
-    """The block size constants, outermost first."""
-    if plan.rows is None:
-        return ("BLOCK",)
-    return f"BLOCK_{plan.rows.index.upper()}", f"BLOCK_{plan.inner.index.upper()}"
 
 
 class TritonBody:
@@ -177,5 +176,5 @@ def coordinates(plan: Plan) -> tuple[str, ...]:
 
 def signature(plan: Plan, params: tuple[ParamSpec, ...]) -> str:
     """The kernel's parameter list."""
-    names = [p.name for p in params] + ["INDEX: tl.constexpr", *(f"{t}: tl.constexpr" for t in tile_names(plan))]
+    names = [p.name for p in params] + ["INDEX: tl.constexpr", *(f"{t}: tl.constexpr" for t in plan.tiles)]
     return arguments(names, len(f"def {plan.entry}():"), "    ")

@@ -14,14 +14,18 @@ from .errors import (
     ShapeMismatch,
     UndefinedOutput,
     UnknownDim,
+    UnknownName,
+    UnknownOp,
     UnusedInput,
 )
 from .group import Dim, DimSize, FusionGroup, Literal, Node, Operand, Ref, ScalarSpec, TensorSpec, type_text
+from .names import check_name, shown
 from .ops import OPS, Signature
 from .printer import operand_text
 
 Shape = tuple[Dim, ...]
 MAX_RANK = 6
+LONGEST_NODE = 80
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Verified:
 def verify(group: FusionGroup) -> Verified:
     """Infer types and check the group; raises the exception class of the first mistake found."""
     _check_names(group)
+    _check_inputs(group)
+    _check_nodes(group)
     # index() counts along the space of the outputs, which is known only once the other shapes are: twice.
     types, signatures = _infer(group, None)
     space = _space(group, types)
@@ -87,23 +93,73 @@ def _shape_text(shape: Shape) -> str:
 
 
 def _check_names(group: FusionGroup) -> None:
+    """Names that are safe in source, and inputs, dims, nodes and outputs that do not collide."""
+    check_name(group.name, "group")
     seen: set[str] = set()
     for item in (*group.inputs, *group.nodes):
+        # Lowering hangs a number on the names of nodes.
+        check_name(item.name, "value" if isinstance(item, Node) else "input", LONGEST_NODE)
         if item.name in seen:
             raise DuplicateName(f"group {group.name}: two values are called {item.name}; rename one")
-        if item.name in group.dims:
-            raise DuplicateName(f"group {group.name}: {item.name} is both a dim and a value; rename one")
         seen.add(item.name)
-    for spec in group.inputs:
-        if isinstance(spec, ScalarSpec) and spec.dtype.bits == 8 and spec.dtype.is_float:
-            raise DTypeMismatch(f"scalar parameter {spec.name}: {spec.dtype} is a storage type; use f32")
-        if isinstance(spec, TensorSpec) and len(spec.shape) > MAX_RANK:
-            raise ShapeMismatch(f"input {spec.name} has rank {len(spec.shape)}; at most {MAX_RANK} dims are supported")
+    for dim in group.dims:
+        check_name(dim, "dim")
+        if dim in seen:
+            raise DuplicateName(f"group {group.name}: {dim} is both a dim and a value; rename one")
     for position, name in enumerate(group.outputs):
         if name in group.outputs[:position]:
-            raise DuplicateName(f"group {group.name}: output {name} is listed twice")
+            raise DuplicateName(f"group {group.name}: output {name} is listed twice; list it once")
         if not isinstance(group.by_name.get(name), Node):
-            raise UndefinedOutput(f"group {group.name}: output {name} is defined by no node")
+            raise UndefinedOutput(f"group {group.name}: output {shown(name)} is defined by no node; add or remove it")
+    if not group.outputs:
+        raise UndefinedOutput(f"group {group.name}: it has no outputs; name at least one")
+
+
+def _check_inputs(group: FusionGroup) -> None:
+    for spec in group.inputs:
+        if isinstance(spec, ScalarSpec) and spec.dtype.bits == 8 and spec.dtype.is_float:
+            raise DTypeMismatch(
+                f"group {group.name}: scalar parameter {spec.name}: {spec.dtype} is a storage type; use f32"
+            )
+        if isinstance(spec, TensorSpec) and len(spec.shape) > MAX_RANK:
+            raise ShapeMismatch(
+                f"group {group.name}: input {spec.name} has rank {len(spec.shape)}, at most {MAX_RANK} dims are "
+                "supported; reshape it"
+            )
+
+
+def _check_nodes(group: FusionGroup) -> None:
+    """Nodes as a description would have made them: known ops, attributes and operands, each defined before its use."""
+    dims = set(group.dims)
+    defined = {i.name for i in group.inputs}
+    for node in group.nodes:
+        where = f"group {group.name}, node {node.name}"
+        definition = OPS.get(node.op)
+        if definition is None:
+            raise UnknownOp(f"{where}: unknown op {shown(node.op)}; emitter.OPS has the known ones")
+        if definition.bind_attributes(dict(node.attributes), where) != node.attributes:
+            raise BadAttribute(f"{where}: attributes {shown(node.attributes)} are not in {definition.call}'s own order")
+        for operand in node.operands:
+            _check_operand(operand, where, defined, dims)
+        defined.add(node.name)
+
+
+def _check_operand(operand: Operand, where: str, defined: set[str], dims: set[str]) -> None:
+    match operand:
+        case Ref(name) if name not in defined:
+            raise UnknownName(f"{where} uses {shown(name)}, which no input and no earlier node defines; define it")
+        case DimSize(str() as dim) if dim not in dims:
+            known = ", ".join(sorted(dims)) or "none"
+            raise UnknownDim(f"{where} uses the dim {shown(dim)}, which no input has; known dims: {known}")
+        case Literal(kind, text) if not _is_number(kind, text):
+            raise DescriptionError(f"{where}: {shown(text)} is no {shown(kind)} constant; make it with Literal.of")
+
+
+def _is_number(kind: str, text: str) -> bool:
+    try:
+        return Literal.of(Literal(kind, text).value) == Literal(kind, text)
+    except ValueError:
+        return False
 
 
 def _check_used(group: FusionGroup) -> None:
@@ -130,9 +186,7 @@ def _space(group: FusionGroup, types: Mapping[str, Type]) -> Shape:
 
 
 def _infer(group: FusionGroup, space: Shape | None) -> tuple[dict[str, Type], dict[str, Signature]]:
-    types: dict[str, Type] = {
-        i.name: Type(i.dtype, i.shape if isinstance(i, TensorSpec) else ()) for i in group.inputs
-    }
+    types: dict[str, Type] = {i.name: Type(i.dtype, i.shape if isinstance(i, TensorSpec) else ()) for i in group.inputs}
     signatures: dict[str, Signature] = {}
     for node in group.nodes:
         where = f"group {group.name}, node {node.name} ({node.op})"
@@ -144,7 +198,8 @@ def _infer(group: FusionGroup, space: Shape | None) -> tuple[dict[str, Type], di
         signatures[node.name] = signature
         types[node.name] = Type(signature.result, _shape(group, node, where, types, space))
         if len(types[node.name].shape) > MAX_RANK:
-            raise ShapeMismatch(f"{where} has rank {len(types[node.name].shape)}; at most {MAX_RANK} dims are supported")
+            rank = len(types[node.name].shape)
+            raise ShapeMismatch(f"{where} has rank {rank}, at most {MAX_RANK} dims are supported; reshape its operands")
     return types, signatures
 
 
@@ -165,9 +220,7 @@ def _operand_type(operand: Operand, types: Mapping[str, Type], strong: list[DTyp
             return 1 if any(d.is_float for d in strong) else I64
 
 
-def _shape(
-    group: FusionGroup, node: Node, where: str, types: Mapping[str, Type], space: Shape | None
-) -> Shape:
+def _shape(group: FusionGroup, node: Node, where: str, types: Mapping[str, Type], space: Shape | None) -> Shape:
     shapes = {o.name: types[o.name].shape for o in node.operands if isinstance(o, Ref)}
     if node.op == "index":
         return _index_shape(node, where, space)
@@ -202,4 +255,3 @@ def _take_shape(group: FusionGroup, node: Node, where: str, types: Mapping[str, 
     axis = _axis(node, where, len(shape))
     taken = types[indices.name].shape if isinstance(indices, Ref) else ()
     return (*shape[:axis], *taken, *shape[axis + 1 :])
-

@@ -73,9 +73,7 @@ class CacheKey:
             backend=source.backend,
             entry=source.entry,
             device=source.device,
-            params=tuple(
-                (p.name, p.kind, p.dtype.name if p.dtype else "", p.divisible) for p in source.params
-            ),
+            params=tuple((p.name, p.kind, p.dtype.name if p.dtype else "", p.divisible) for p in source.params),
             index=instance.index,
             vector=instance.vector,
             tile=instance.tile,
@@ -93,9 +91,7 @@ class CacheKey:
 
 def canonical(value: Any) -> bytes:
     """JSON with sorted names, no spaces and ASCII only, so that equal values give equal bytes."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode("ascii")
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
 @dataclass(frozen=True)
@@ -157,9 +153,7 @@ def resources(artifact: Artifact) -> Resources:
         )
         return Resources(vector, spilled, group, private)
     usage = _run_tool("cuobjdump", ["-res-usage"], artifact.binary)
-    found = re.search(
-        rf"Function {re.escape(artifact.entry)}:\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", usage
-    )
+    found = re.search(rf"Function {re.escape(artifact.entry)}:\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", usage)
     if found is None:
         raise ValueError(f"{artifact.entry}: cuobjdump does not list it; it printed:\n{usage}")
     registers, stack, shared, local = map(int, found.groups())
@@ -205,15 +199,11 @@ def _tool(name: str) -> Path | None:
 def _run_tool(name: str, options: list[str], binary: bytes) -> str:
     tool = _tool(name)
     if tool is None:
-        raise MissingLibrary(
-            name, "looking into a cubin", "it comes with Triton, pip install 'kernelpress[cuda13]'"
-        )
+        raise MissingLibrary(name, "looking into a cubin", "it comes with Triton, pip install 'kernelpress[cuda13]'")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(binary)
-        done = subprocess.run(
-            [tool, *options, path], capture_output=True, check=False, encoding="utf-8", timeout=120
-        )
+        done = subprocess.run([tool, *options, path], capture_output=True, check=False, encoding="utf-8", timeout=120)
     if done.returncode != 0:
         raise RuntimeError(f"{name} failed with status {done.returncode}: {done.stderr.strip()}")
     return done.stdout

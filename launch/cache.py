@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import threading
 import warnings
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifact import Artifact, CacheKey, canonical
-from .environment import CACHE_DIR, cache_folder
+from .environment import CACHE_DIR, cache_folder, home
 from .errors import CacheWarning
 from .private_files import (
     Refused,
@@ -61,7 +60,7 @@ class Cache:
         folder = cache_folder()
         cache = Cache(folder)
         if folder is None:
-            cache._warn(Path(os.path.expanduser("~")), "is no home folder that a cache could be in")
+            cache._warn(home(), "is no home folder that a cache could be in")
         return cache
 
     def get(self, key: CacheKey) -> Artifact | None:
@@ -135,7 +134,7 @@ class Cache:
             _store(new, key, artifact)
             for attempts_left in (2, 1, 0):
                 try:
-                    os.rename(new, entry)
+                    new.rename(entry)
                     return
                 except OSError:
                     if self._read(key) is not None:
@@ -145,7 +144,7 @@ class Cache:
                 # What stands there is no whole entry: out of the way with it, then once more.
                 aside = temporary_name(shard)
                 with contextlib.suppress(FileNotFoundError):
-                    os.rename(entry, aside)
+                    entry.rename(aside)
                     remove(aside)
         finally:
             remove(new)
@@ -211,9 +210,7 @@ def _store(folder: Path, key: CacheKey, artifact: Artifact) -> None:
         "key": _key_fields(key),
         "files": {name: _sha256(content) for name, content in files.items()},
         "levels": list(artifact.texts),
-        "artifact": {
-            name: getattr(artifact, name) for name in ("entry", "kind", "num_warps", "shared", "scratch")
-        },
+        "artifact": {name: getattr(artifact, name) for name in ("entry", "kind", "num_warps", "shared", "scratch")},
     }
     meta["sha256"] = _sha256(canonical(meta))
     write_file(folder / "meta.json", canonical(meta))

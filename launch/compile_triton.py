@@ -91,9 +91,7 @@ def _compile(
     fn = _kernel(source, target)
     types, constexprs = _arguments(source, instance, target, fn)
     attributes = {
-        (i,): [["tt.divisibility", 16]]
-        for i, p in enumerate(source.params)
-        if p.divisible and instance.vector > 1
+        (i,): [["tt.divisibility", 16]] for i, p in enumerate(source.params) if p.divisible and instance.vector > 1
     }
     tree = ASTSource(fn, types, constexprs, attributes)
     parsed = backend.parse_options(dict(options))
@@ -163,9 +161,7 @@ def _arguments(
 def _backend(source: KernelSource, target: Target) -> Any:
     """Triton's compiler for a target."""
     if target.kind == "cpu":
-        raise BadTarget(
-            f"kernel {source.entry!r}: Triton compiles for cuda and hip targets, not for {target}"
-        )
+        raise BadTarget(f"kernel {source.entry!r}: Triton compiles for cuda and hip targets, not for {target}")
     try:
         from triton.backends.compiler import GPUTarget
         from triton.compiler import make_backend
@@ -215,9 +211,7 @@ def _identity() -> str:
             defaults[knob.key] = _text(getattr(knob, "default", None))
             if name in _NO_EFFECT:
                 continue
-            tool = isinstance(
-                knob, knobs.env_nvidia_tool
-            )  # reading one runs it, so only its variable is read
+            tool = isinstance(knob, knobs.env_nvidia_tool)  # reading one runs it, so only its variable is read
             value = _text(os.environ.get(knob.key) if tool else getattr(group, name))
             if value != defaults[knob.key]:
                 changed[knob.key] = value
@@ -229,14 +223,12 @@ def _identity() -> str:
     hook = knobs.runtime.add_stages_inspection_hook
     if hook is not None:
         changed["stages hook"] = f"{hook.__module__}.{hook.__qualname__}"
-    return " ".join(
-        [f"triton {triton.__version__}", *(f"{name}={value}" for name, value in sorted(changed.items()))]
-    )
+    return " ".join([f"triton {triton.__version__}", *(f"{name}={value}" for name, value in sorted(changed.items()))])
 
 
 def _text(value: object) -> str:
     """A setting as text: a file stands for its contents, so that where it lies does not matter."""
-    if isinstance(value, str) and os.path.isfile(value):
+    if isinstance(value, str) and Path(value).is_file():
         return _file_hash(value)
     return str(value)
 

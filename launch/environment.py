@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import dataclass
@@ -47,9 +48,19 @@ def cache_folder() -> Path | None:
     """
     chosen = os.environ.get(CACHE_DIR)
     if chosen:
-        return Path(os.path.abspath(os.path.expanduser(chosen)))
+        with contextlib.suppress(RuntimeError):  # nobody knows what ~ is
+            return Path(chosen).expanduser().absolute()
+        return Path(chosen).absolute()
     base = _user_cache()
     return None if base is None else base / "kernelpress"
+
+
+def home() -> Path:
+    """The user's home folder; "~" itself when nobody knows it."""
+    try:
+        return Path("~").expanduser()
+    except RuntimeError:
+        return Path("~")
 
 
 def triton_interprets() -> bool:
@@ -62,17 +73,17 @@ def _user_cache() -> Path | None:
         local = os.environ.get(LOCALAPPDATA)
         if local:
             return Path(local)
-        return _home("AppData", "Local")
+        return _below_home("AppData", "Local")
     if sys.platform == "darwin":
-        return _home("Library", "Caches")
+        return _below_home("Library", "Caches")
     chosen = os.environ.get(XDG_CACHE_HOME)
-    if chosen and os.path.isabs(chosen):
+    if chosen and Path(chosen).is_absolute():
         return Path(chosen)
-    return _home(".cache")
+    return _below_home(".cache")
 
 
-def _home(*below: str) -> Path | None:
-    home = Path(os.path.expanduser("~"))
-    if not home.is_absolute() or home == Path(home.anchor):
+def _below_home(*names: str) -> Path | None:
+    top = home()
+    if not top.is_absolute() or top == Path(top.anchor):
         return None
-    return home.joinpath(*below)
+    return top.joinpath(*names)

@@ -23,9 +23,7 @@ class CompileError(KernelpressError, RuntimeError):
     line: the line of the device text (from 1) and `text` that line, where the compiler names one.
     """
 
-    def __init__(
-        self, kernel: str, target: str, reason: str, line: int | None = None, text: str = ""
-    ) -> None:
+    def __init__(self, kernel: str, target: str, reason: str, line: int | None = None, text: str = "") -> None:
         self.kernel = kernel
         self.target = target
         self.reason = reason

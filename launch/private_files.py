@@ -59,8 +59,8 @@ def make_folders(folders: list[Path]) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder that only the user may enter; it may be there already."""
     with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-        os.chmod(folder, 0o700)  # whatever the umask took away
+        folder.mkdir(0o700)
+        folder.chmod(0o700)  # whatever the umask took away
 
 
 def read_file(path: Path) -> bytes:
@@ -89,14 +89,14 @@ def temporary_name(folder: Path) -> Path:
 
 def sweep(folder: Path) -> None:
     """Remove what killed writers left under temporary names: their process is gone, or it is an hour old."""
-    for name in os.listdir(folder):
-        found = _TEMPORARY.fullmatch(name)
+    for path in folder.iterdir():
+        found = _TEMPORARY.fullmatch(path.name)
         if found is None:
             continue
         dead = found.group(1) == _machine() and not _alive(int(found.group(2)))
         with contextlib.suppress(OSError):
-            if dead or time.time() - os.lstat(folder / name).st_mtime > _STALE_SECONDS:
-                remove(folder / name)
+            if dead or time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                remove(path)
 
 
 def remove(path: Path) -> None:
@@ -139,7 +139,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _check_folder(folder: Path, linked: bool) -> None:
-    _check(folder, os.stat(folder) if linked else os.lstat(folder), stat.S_ISDIR)
+    _check(folder, folder.stat() if linked else folder.lstat(), stat.S_ISDIR)
 
 
 def _check(path: Path, status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
@@ -158,7 +158,7 @@ def _check(path: Path, status: os.stat_result, is_kind: Callable[[int], bool]) -
 def _machine() -> str:
     """Names the set of processes in which a process number means one process: the host and its namespace."""
     try:
-        namespace = os.readlink("/proc/self/ns/pid")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         namespace = ""
     return hashlib.sha256(f"{platform.node()} {namespace}".encode()).hexdigest()[:8]

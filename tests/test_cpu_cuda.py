@@ -266,9 +266,7 @@ def test_every_thread_runs_once(plain: CpuModule) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (8, 8), (13, 30)])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_transposition_through_shared_memory(
-    fibers: CpuModule, shape: tuple[int, int], reverse: bool
-) -> None:
+def test_transposition_through_shared_memory(fibers: CpuModule, shape: tuple[int, int], reverse: bool) -> None:
     M, N = shape
     x, y = guarded(arange(M * N).reshape(M, N)), poisoned((N, M), np.float32)
     transpose = fibers.function("transpose<8>", reverse=reverse)
@@ -288,9 +286,7 @@ def test_shuffles_and_votes(fibers: CpuModule, width: int) -> None:
     T = 64
     x = np.random.default_rng(0).integers(-1000, 1000, T, dtype=np.int32)
     y, wide = poisoned((8, T), np.int32), poisoned(T, np.int64)
-    fibers.function("shuffles")(
-        (1, 1, 1), (T, 1, 1), (address(x), address(y), address(wide), np.int32(width))
-    )
+    fibers.function("shuffles")((1, 1, 1), (T, 1, 1), (address(x), address(y), address(wide), np.int32(width)))
     t = np.arange(T)
     first, last = t // width * width, t // width * width + width - 1
     odd = (x & 1).reshape(2, 32).astype(np.uint64)
@@ -334,9 +330,7 @@ def test_concurrent_launches(fibers: CpuModule, plain: CpuModule) -> None:
                 fibers.function("transpose<8>")((5, 2, 1), (8, 8, 1), args)
                 np.testing.assert_array_equal(y, x.T)
                 with pytest.raises(KernelFault, match="division"):
-                    plain.function("divide")(
-                        (1, 1, 1), (1, 1, 1), (address(one), address(zero), address(quotients))
-                    )
+                    plain.function("divide")((1, 1, 1), (1, 1, 1), (address(one), address(zero), address(quotients)))
         except BaseException as error:
             failures.append(error)
 
@@ -349,9 +343,7 @@ def test_concurrent_launches(fibers: CpuModule, plain: CpuModule) -> None:
 
 
 def test_modules_with_the_same_names_stay_apart() -> None:
-    text = (
-        "template <int N> __global__ void f(int* y) {{ __shared__ int s[N]; s[N - 1] = {}; *y = s[N - 1]; }}"
-    )
+    text = "template <int N> __global__ void f(int* y) {{ __shared__ int s[N]; s[N - 1] = {}; *y = s[N - 1]; }}"
     modules = [compile_cpu(text.format(value), ["f<40>"]) for value in (1, 2)]
     for value, module in [*enumerate(modules, 1), *enumerate(modules, 1)]:
         y = poisoned(1, np.int32)
@@ -464,16 +456,12 @@ def test_stack_overflow(fibers: CpuModule) -> None:
         fibers.function("deep_stack")((1, 1, 1), (4, 1, 1), (address(y), np.int32(10_000_000)))
 
 
-@pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64"), reason="only x86 traps integer division by zero"
-)
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="only x86 traps integer division by zero")
 @pytest.mark.parametrize(("a", "b"), [(1, 0), (-(2**31), -1)])
 def test_integer_division(plain: CpuModule, a: int, b: int) -> None:
     x, d, y = np.full(3, 7, np.int32), np.full(3, 2, np.int32), poisoned(3, np.int32)
     x[2], d[2] = a, b
-    with pytest.raises(
-        BlockFault, match=r"divide, block \(0, 0, 0\), thread \(2, 0, 0\): integer division by zero"
-    ):
+    with pytest.raises(BlockFault, match=r"divide, block \(0, 0, 0\), thread \(2, 0, 0\): integer division by zero"):
         plain.function("divide")((1, 1, 1), (3, 1, 1), (address(x), address(d), address(y)))
 
 
@@ -523,9 +511,7 @@ def test_other_faults_are_not_touched(plain_binary: bytes, tmp_path: Path, when:
     command = [sys.executable, "-c", SUBPROCESS, str(tmp_path / "module"), when]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode < 0
-    assert done.stdout == (
-        "caught\n" if platform.machine() in ("x86_64", "AMD64") or when == "during" else ""
-    )
+    assert done.stdout == ("caught\n" if platform.machine() in ("x86_64", "AMD64") or when == "during" else "")
     assert "Fatal Python error: Segmentation fault" in done.stderr
 
 
@@ -627,9 +613,7 @@ def test_scalars_of_mixed_widths(plain: CpuModule) -> None:
         ),
     ],
 )
-def test_arguments_that_do_not_fit(
-    plain: CpuModule, args: tuple[int | np.generic, ...], message: str
-) -> None:
+def test_arguments_that_do_not_fit(plain: CpuModule, args: tuple[int | np.generic, ...], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         plain.function("scale")((1, 1, 1), (1, 1, 1), args)
 

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from launch.cpu import memory
 from launch.cpu.cuda import BlockFault, CpuModule, compile_cpu
 from launch.cpu.memory import PAGE, Side, guarded, outside_written, poisoned
 
@@ -57,10 +58,10 @@ def test_guarded_copies(layout: str, side: Side) -> None:
         low, high = np.lib.array_utils.byte_bounds(copy)
         gap = -high % PAGE if side == "end" else low % PAGE
         assert gap < max(align, 16) or copy.size == 0
-        memory = np.frombuffer(copy.base, np.uint8)  # type: ignore[arg-type]
-        before = low - memory.ctypes.data
+        pages = np.frombuffer(copy.base, np.uint8)  # type: ignore[arg-type]
+        before = low - pages.ctypes.data
         if before > PAGE:
-            memory[before - 1] = 0
+            pages[before - 1] = 0
             assert outside_written(copy)
 
 
@@ -104,6 +105,17 @@ def test_guards_and_read_only_memory_fault(side: Side, step: int) -> None:
     with pytest.raises(BlockFault, match="argument 1"):
         copy((1, 1, 1), (1, 1, 1), (x.ctypes.data, y.ctypes.data))
     np.testing.assert_array_equal(y, arange(4))
+
+
+def test_without_mprotect_there_is_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_mprotect", None)
+    copy, output = guarded(arange(8)), poisoned(8, np.float32)
+    before, behind = (np.lib.stride_tricks.as_strided(copy[i:], (8,), (step,)) for i, step in ((0, -4), (7, 4)))
+    assert np.isnan(before[1:]).all()
+    assert np.isnan(behind[1:]).all()
+    np.testing.assert_array_equal(copy, arange(8))
+    np.lib.stride_tricks.as_strided(output, (9,))[8] = 0
+    assert outside_written(output)
 
 
 @pytest.mark.parametrize("align", [0, 3, 24, 2 * PAGE])

@@ -77,9 +77,7 @@ class _CUDARuntimeError(RuntimeError):
     pass
 
 
-def _pretend(
-    monkeypatch: pytest.MonkeyPatch, count: int | Exception, properties: dict[str, Any], hip: bool
-) -> None:
+def _pretend(monkeypatch: pytest.MonkeyPatch, count: int | Exception, properties: dict[str, Any], hip: bool) -> None:
     """Install a CuPy whose runtime sees `count` GPUs, or fails to look."""
 
     def count_devices() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from ..dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8, U64, DType, promote
@@ -102,6 +102,12 @@ class Dialect(ABC):
     precedence: ClassVar[Mapping[str, int]]
     value_types: ClassVar[Mapping[str, str]]
     storage_types: ClassVar[Mapping[str, str]]
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The functions that the table's spellings call."""
+        spellings = (getattr(row, field.name) for row in self.table.values() for field in fields(row))
+        return frozenset(s.function for s in spellings if isinstance(s, Call))
 
     # Types
 

@@ -108,7 +108,8 @@ class TritonDialect(Dialect):
         "f32": "tl.float32",
         "f64": "tl.float64",
         "bool": "tl.int1",
-        **{f"{kind}{bits}": f"tl.{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+        **{f"i{bits}": f"tl.int{bits}" for bits in (8, 16, 32, 64)},
+        **{f"u{bits}": f"tl.uint{bits}" for bits in (8, 16, 32, 64)},
     }
     storage_types: ClassVar[dict[str, str]] = {
         "f16": "tl.float16",
@@ -132,7 +133,8 @@ class TritonDialect(Dialect):
         plain = Constant(_python(value, dtype), ATOM, value, dtype)
         held = plain.clamped
         # By itself Triton takes a number for an i1, an i32, or an f32 if it is normal there; f64 would be rounded.
-        if dtype in (BOOL, I32) or (dtype is F32 and (not 0.0 < abs(held) < _LEAST_NORMAL) and not _is_minus_zero(held)):
+        plain_f32 = dtype is F32 and not 0.0 < abs(held) < _LEAST_NORMAL and not _is_minus_zero(held)
+        if dtype in (BOOL, I32) or plain_f32:
             return Constant(plain.text, UNARY if plain.text.startswith("-") else ATOM, value, dtype)
         full = self._full(plain)
         return Constant(full.text, full.precedence, value, dtype)

@@ -27,9 +27,7 @@ _SHOWN = 3  # source lines on either side of an error
 
 _USES_FIBERS = re.compile(r"\b__sync(?:threads|warp)|\b__\w+_sync\b")
 _USES_DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s[^;\[]*?(\w+)\s*\[\s*\]")
-_ERROR_LINE = re.compile(
-    rf"^(?:.*/)?{re.escape(_KERNEL_FILE)}:(\d+)(?::\d+)?: (?:fatal )?error: ", re.MULTILINE
-)
+_ERROR_LINE = re.compile(rf"^(?:.*/)?{re.escape(_KERNEL_FILE)}:(\d+)(?::\d+)?: (?:fatal )?error: ", re.MULTILINE)
 _INSTANCE = re.compile(r"[A-Za-z_]\w*(?:::\w+)*(?:<[\w\s:,<>*-]+>)?")
 
 

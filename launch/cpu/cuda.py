@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import tempfile
 import threading
@@ -137,9 +136,7 @@ class CpuFunction:
     _fibers: bool
     _module: CpuModule  # whose code this is
 
-    def __call__(
-        self, grid: Index3, block: Index3, args: Sequence[int | np.generic], stream: None = None
-    ) -> None:
+    def __call__(self, grid: Index3, block: Index3, args: Sequence[int | np.generic], stream: None = None) -> None:
         """Run the kernel; returns when it is finished.
 
         args: pointers as int addresses, everything else as NumPy scalars of the parameter's own type.
@@ -153,9 +150,7 @@ class CpuFunction:
         self._check_size("block", block, MAX_BLOCK)
         threads = block[0] * block[1] * block[2]
         if threads > MAX_BLOCK_THREADS:
-            raise ValueError(
-                f"{self.name}: a block of {threads} threads, at most {MAX_BLOCK_THREADS} are possible"
-            )
+            raise ValueError(f"{self.name}: a block of {threads} threads, at most {MAX_BLOCK_THREADS} are possible")
         memory = _memory
         self._pack(args, memory)
         launch = _Launch(
@@ -258,18 +253,13 @@ def load_cpu(binary: bytes, instances: Sequence[str], *, folder: Path | None = N
     Raises OSError for bytes that this machine cannot load, ValueError for ones of another interface, KeyError
     when one of `instances` is not among those it was built with.
     """
-    handle, path = tempfile.mkstemp(prefix="kernelpress-", suffix=".so", dir=folder)
-    try:
-        with open(handle, "wb") as file:
-            file.write(binary)
-        module = CpuModule(ctypes.CDLL(path))
-    finally:
-        os.unlink(path)
+    with tempfile.TemporaryDirectory(prefix="kernelpress-", dir=folder) as work:
+        path = Path(work, "module.so")  # a new name each time: loading a known one would give the module from before
+        path.write_bytes(binary)
+        module = CpuModule(ctypes.CDLL(str(path)))
     missing = [name for name in instances if name not in module.instances]
     if missing:
-        raise KeyError(
-            f"the module has no {', '.join(missing)}: it was built with {', '.join(module.instances)}"
-        )
+        raise KeyError(f"the module has no {', '.join(missing)}: it was built with {', '.join(module.instances)}")
     return module
 
 

@@ -87,9 +87,7 @@ def fma(x: Array, y: Array, z: Array) -> Array:
     safe, rest = plain & middle & (z != 0), plain & ~(middle & (z != 0))
     result = x * y + z
     result[safe] = _fma_scheme(x[safe], y[safe], z[safe])
-    result[rest] = [
-        _fma_exact(*row) for row in zip(x[rest].tolist(), y[rest].tolist(), z[rest].tolist(), strict=True)
-    ]
+    result[rest] = [_fma_exact(*row) for row in zip(x[rest].tolist(), y[rest].tolist(), z[rest].tolist(), strict=True)]
     return result
 
 

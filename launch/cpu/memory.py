@@ -38,21 +38,17 @@ _mprotect = _find_mprotect()
 class Pages:
     """Zeroed private memory of `length` bytes, rounded up to whole pages; freed with the last array on it.
 
-    `buffer` is what arrays are made on (a bytes-like object), `address` where it begins.
+    `buffer` is what arrays are made on, `address` where it begins.
     """
 
     def __init__(self, length: int) -> None:
         self.length = -(-length // PAGE) * PAGE
-        self.buffer: Any
-        if _mprotect is None:
-            self.buffer = np.zeros(self.length + PAGE, np.uint8)
-            skip = -self.buffer.ctypes.data % PAGE
-            self.buffer = self.buffer[skip : skip + self.length]
-            self.address: int = self.buffer.ctypes.data
-        else:
+        if os.name == "posix":
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
             self.buffer = mmap.mmap(-1, self.length, flags=flags)
-            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
+        else:
+            self.buffer = mmap.mmap(-1, self.length)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
 
     def forbid(self, offset: int, length: int) -> None:
         """Let any access to these bytes (whole pages) fault, where the system can."""
@@ -65,9 +61,7 @@ class Pages:
     def _protect(self, offset: int, length: int, access: int) -> None:
         if _mprotect is not None and _mprotect(self.address + offset, length, access) != 0:
             code = ctypes.get_errno()
-            raise OSError(
-                code, f"cannot protect {length} bytes at {self.address + offset:#x}: {os.strerror(code)}"
-            )
+            raise OSError(code, f"cannot protect {length} bytes at {self.address + offset:#x}: {os.strerror(code)}")
 
 
 def guarded(array: np.ndarray, *, align: int = 16, side: Side = "end", read_only: bool = False) -> np.ndarray:
@@ -107,7 +101,9 @@ def outside_written(array: np.ndarray) -> bool:
 
     Writes that no guard page catches show here: into gaps, and into the bytes that the alignment leaves free.
     """
-    memory = np.frombuffer(array.base, np.uint8)[PAGE:-PAGE]  # type: ignore[arg-type]
+    memory = np.frombuffer(array.base, np.uint8)  # type: ignore[arg-type]
+    if _mprotect is not None:
+        memory = memory[PAGE:-PAGE]  # the guard pages cannot have changed, nor be read
     outside = np.ones(memory.size, np.bool_)
     first = array.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
     inside = np.ndarray((*array.shape, array.itemsize), np.bool_, outside, first, (*array.strides, 1))

@@ -6,6 +6,9 @@ interpreted from the same source text:
     namespace = execute(source.device, "bias_gelu")
     kernel = interpret(namespace, "bias_gelu", ["*fp16", "*fp16", "*fp16", "i32", "i32"], constexprs)
     kernel(grid, block, args, None, extents)
+
+What interpreting does not notice: a loop that changes a variable's type, shared memory beyond the limit, races between
+programs. It has no inline assembly, `tl.map_elementwise`, or arguments that are tensor descriptors.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import triton.language as tl
+from triton.runtime.jit import JITFunction
 
-from .triton_language import Interpreted, jit
+from .triton_language import Interpreted
 from .triton_memory import CURRENT, Launch, ParameterPointer
 from .triton_syntax import HELPERS
 from .triton_tensors import scalar
-from .triton_types import held, narrow, tl
+from .triton_types import held, narrow
 
 Extent = tuple[int, int]
 
@@ -88,17 +93,13 @@ class InterpretedKernel:
         """
         if len(args) != len(self.parameters):
             raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, got {len(args)}")
-        pointers = [
-            (p.name, int(arg)) for p, arg in zip(self.parameters, args, strict=True) if p.type.is_ptr()
-        ]
+        pointers = [(p.name, int(arg)) for p, arg in zip(self.parameters, args, strict=True) if p.type.is_ptr()]
         ranges = [None] * len(pointers) if extents is None else list(extents)
         if len(ranges) != len(pointers):
             raise TypeError(f"{self.name} has {len(pointers)} pointer parameters, got {len(ranges)} extents")
         order = itertools.accumulate((p.type.is_ptr() for p in self.parameters), initial=0)
         tensors = {p.name: p.tensor(arg, i) for p, arg, i in zip(self.parameters, args, order, strict=False)}
-        where = tuple(
-            (name, address, extent) for (name, address), extent in zip(pointers, ranges, strict=True)
-        )
+        where = tuple((name, address, extent) for (name, address), extent in zip(pointers, ranges, strict=True))
         launch = Launch(self.name, grid, where)
         token = CURRENT.set(launch)
         try:
@@ -107,9 +108,7 @@ class InterpretedKernel:
                     launch.program = (x, y, z)
                     self.function(**tensors, **self.constexprs)
         except Exception as error:
-            error.add_note(
-                f"in kernel {self.name}, program {launch.program}{_kernel_line(error.__traceback__)}"
-            )
+            error.add_note(f"in kernel {self.name}, program {launch.program}{_kernel_line(error.__traceback__)}")
             raise
         finally:
             CURRENT.reset(token)
@@ -125,7 +124,7 @@ def interpret(
     Raises ValueError when `entry` is no `@triton.jit` function or the parameters do not match its signature.
     """
     function = namespace.get(entry)
-    if not isinstance(function, jit.JITFunction):
+    if not isinstance(function, JITFunction):
         raise ValueError(
             f"{entry}: expected a @triton.jit function, got {type(function).__name__}; "
             f"execute the module with TRITON_INTERPRET unset"
@@ -138,9 +137,7 @@ def interpret(
             f"{entry}({', '.join(names)}): expected types for {', '.join(runtime)}, got {', '.join(types)}"
             + (f"; no parameter is called {', '.join(unknown)}" if unknown else "")
         )
-    parameters = tuple(
-        Parameter(name, _type(entry, name, text)) for name, text in zip(runtime, types, strict=True)
-    )
+    parameters = tuple(Parameter(name, _type(entry, name, text)) for name, text in zip(runtime, types, strict=True))
     return InterpretedKernel(entry, Interpreted(function, {}), parameters, dict(constexprs))
 
 
@@ -149,9 +146,7 @@ def _type(entry: str, name: str, text: str) -> Any:
         dtype = tl.str_to_ty(text, None)
         held(dtype)
     except (KeyError, ValueError, AttributeError, NotImplementedError) as error:
-        raise ValueError(
-            f"{entry}: parameter {name} has type {text!r}, which the interpreter does not take"
-        ) from error
+        raise ValueError(f"{entry}: parameter {name} has type {text!r}, which the interpreter does not take") from error
     return dtype
 
 

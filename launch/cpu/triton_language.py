@@ -13,19 +13,19 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from functools import cached_property
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import triton.language as tl
+from triton.language import core
+from triton.runtime.interpreter import TensorHandle as Handle
+from triton.runtime.jit import JITFunction
 
 from . import libdevice
 from .triton_reduce import associative_scan, reduce, reduce_with_indices
 from .triton_syntax import HELPERS, Rewriter, hint, loop, static_assert, static_loop
-from .triton_tensors import SEMANTIC, Tensor, bind, core, unwrap
-from .triton_types import Handle, tl
-
-jit: Any = import_module("triton.runtime.jit")
+from .triton_tensors import SEMANTIC, Tensor, bind, unwrap
 
 
 class Interpreted:
@@ -65,7 +65,7 @@ def adapt(value: Any, known: dict[int, Interpreted]) -> Any:
     """What an interpreted function sees in place of the global `value`."""
     if id(value) in _REPLACED:
         return _REPLACED[id(value)]
-    if isinstance(value, jit.JITFunction):
+    if isinstance(value, JITFunction):
         known = _UPSTREAM if value.fn.__module__.startswith("triton.") else known
         return known.setdefault(id(value), Interpreted(value, known))
     if isinstance(value, ModuleType):
@@ -106,9 +106,7 @@ class Libdevice:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         row = libdevice.FUNCTIONS.get(name)
         if row is None:
-            raise NotImplementedError(
-                f"libdevice.{name} has no NumPy definition; add a row to launch/cpu/libdevice.py"
-            )
+            raise NotImplementedError(f"libdevice.{name} has no NumPy definition; add a row to launch/cpu/libdevice.py")
 
         def function(*operands: Any) -> Any:
             return _call_libdevice(name, row, operands)
@@ -126,9 +124,7 @@ def _call_libdevice(name: str, row: libdevice.Row, operands: tuple[Any, ...]) ->
     tensors[1:] = [SEMANTIC.binary_op_type_checking_impl(tensor, tensors[0])[0] for tensor in tensors[1:]]
     first = tensors[0]
     if str(first.dtype) not in row.types:
-        raise TypeError(
-            f"libdevice.{name} takes {' or '.join(row.types)}, got {first.dtype}; cast the operand"
-        )
+        raise TypeError(f"libdevice.{name} takes {' or '.join(row.types)}, got {first.dtype}; cast the operand")
     result = row(*(tensor.handle.data for tensor in tensors))
     dtype = {"operand": first.dtype, "bool": tl.int1, "i32": tl.int32}[row.result]
     data = result.astype(np.int32) if row.result == "i32" else result
@@ -164,5 +160,5 @@ def _method(function: Interpreted) -> Callable[..., Any]:
 
 
 Tensor.reduce, Tensor.associative_scan = reduce, associative_scan
-for _name, _member in inspect.getmembers(tl.tensor, lambda member: isinstance(member, jit.JITFunction)):
+for _name, _member in inspect.getmembers(tl.tensor, lambda member: isinstance(member, JITFunction)):
     setattr(Tensor, _name, _method(adapt(_member, _UPSTREAM)))

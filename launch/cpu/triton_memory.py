@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import triton.language as tl
+from triton._C.libtriton import interpreter as native
+from triton._C.libtriton import ir
+from triton.runtime.interpreter import InterpreterBuilder
+from triton.runtime.interpreter import TensorHandle as Handle
 
 from .faults import KernelFault
 from .libdevice import Array
-from .triton_types import Handle, held, ir, narrow, native, tl, unsigned, upstream, values
+from .memory import POISON
+from .triton_types import held, narrow, unsigned, values
 
 
 @dataclass
@@ -37,11 +43,11 @@ class ParameterPointer(tl.pointer_type):  # type: ignore[misc]
         self.parameter = parameter
 
 
-class Memory(upstream.InterpreterBuilder):  # type: ignore[misc]
+class Memory(InterpreterBuilder):  # type: ignore[misc]
     """The interpreter's operations on pointers.
 
     Every unmasked lane is checked against the memory of the parameter that its pointer comes from. A masked-off lane
-    with no `other` is undefined on a GPU: here it reads NaN, or 0x5A in every byte, so that nothing relies on it.
+    with no `other` is undefined on a GPU: here it reads poison, so that nothing relies on it.
     """
 
     @property
@@ -54,10 +60,6 @@ class Memory(upstream.InterpreterBuilder):  # type: ignore[misc]
         """The program in progress."""
         return CURRENT.get().program
 
-    def create_addptr(self, ptr: Any, offset: Any) -> Any:
-        size = element_size(ptr)
-        return Handle(ptr.data + (offset.data.astype(np.int64) * size).view(np.uint64), ptr.dtype)
-
     def create_bitcast(self, src: Any, dst_type: Any) -> Any:
         dtype = dst_type.scalar
         if dtype.is_ptr():
@@ -66,7 +68,7 @@ class Memory(upstream.InterpreterBuilder):  # type: ignore[misc]
             dtype = tl.pointer_type(element) if parameter is None else ParameterPointer(element, parameter)
         return Handle(src.data.view(held(dtype)), dtype)
 
-    create_int_to_ptr = create_ptr_to_int = create_bitcast
+    create_ptr_to_int = create_bitcast
 
     def create_select(self, cond: Any, lhs: Any, rhs: Any) -> Any:
         dtype = lhs.dtype.scalar
@@ -89,9 +91,7 @@ class Memory(upstream.InterpreterBuilder):  # type: ignore[misc]
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
         _check(ptr, np.ones(ptr.data.shape, np.bool_), "atomic on")
         bits = np.dtype(f"i{val.data.dtype.itemsize}")
-        old = native.atomic_cas(
-            ptr.data, cmp.data.view(bits), val.data.view(bits), self.ir_sem_to_interpreter_sem[sem]
-        )
+        old = native.atomic_cas(ptr.data, cmp.data.view(bits), val.data.view(bits), self.ir_sem_to_interpreter_sem[sem])
         return Handle(old.view(val.data.dtype), val.dtype.scalar)
 
     def create_atomic_rmw(self, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
@@ -121,9 +121,7 @@ def _lanes(ptrs: Any, mask: Any) -> Array:
 
 
 def _undefined(shape: tuple[int, ...], dtype: Any) -> Array:
-    if dtype.is_floating():
-        return np.broadcast_to(narrow(np.array([np.nan], np.float32), dtype), shape)
-    return np.full((*shape, held(dtype).itemsize), 0x5A, np.uint8).view(held(dtype)).reshape(shape)
+    return np.full((*shape, held(dtype).itemsize), POISON, np.uint8).view(held(dtype)).reshape(shape)
 
 
 def _add_bf16(addresses: Array, data: Array, lanes: Array) -> Array:
@@ -145,7 +143,7 @@ def _check(ptrs: Any, lanes: Array, access: str) -> None:
     allowed = parameters if own is None else parameters[own : own + 1]
     ranges = [extent for _, _, extent in allowed if extent is not None]
     addresses = ptrs.data if lanes.all() else ptrs.data[lanes]
-    if len(ranges) != len(allowed) or addresses.size == 0:
+    if not ranges or len(ranges) != len(allowed) or addresses.size == 0:
         return
     size = element_size(ptrs)
     first, end = int(addresses.min()), int(addresses.max()) + size

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import triton.language as tl
+from triton.language import core
 
-from .triton_tensors import block, core, scalar, unwrap
-from .triton_types import tl
+from .triton_tensors import block, scalar, unwrap
 
 
 def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> Any:

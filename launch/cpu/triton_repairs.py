@@ -12,16 +12,19 @@ another result than the GPU, or a warning, are replaced:
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+import triton.language as tl
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import min_dot_size
+from triton.runtime.interpreter import InterpreterOptions
+from triton.runtime.interpreter import TensorHandle as Handle
 
-from .libdevice import Array, erf, evaluate, fma, fma_to_odd, rsqrt
+from .libdevice import Array, evaluate, fma, fma_to_odd, rsqrt
 from .triton_memory import Memory
-from .triton_types import NARROW_FLOATS, Handle, held, ir, narrow, tl, unsigned, upstream, values
-
-nvidia: Any = import_module("triton.backends.nvidia.compiler")
+from .triton_types import NARROW_FLOATS, held, narrow, unsigned, values
 
 
 def _floats(function: Callable[..., Array]) -> Callable[..., Any]:
@@ -52,12 +55,8 @@ def _integers(function: Callable[..., Array], sign: bool = True) -> Callable[...
     return method
 
 
-def _integer_test(function: Callable[..., Array], sign: bool = True) -> Callable[..., Any]:
-    def method(self: Any, lhs: Any, rhs: Any) -> Any:
-        operands = (lhs.data, rhs.data) if sign else (unsigned(lhs.data), unsigned(rhs.data))
-        return Handle(function(*operands), tl.int1)
-
-    return method
+def _unsigned_test(function: Callable[..., Array]) -> Callable[..., Any]:
+    return lambda self, lhs, rhs: Handle(function(unsigned(lhs.data), unsigned(rhs.data)), tl.int1)
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -91,43 +90,27 @@ class Builder(Memory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.options = upstream.InterpreterOptions(debug=True, sanitize_overflow=False)
-        self.codegen_fns["min_dot_size"] = nvidia.min_dot_size(nvidia.GPUTarget("cuda", 90, 32))
+        self.options = InterpreterOptions(debug=True, sanitize_overflow=False)
+        self.codegen_fns["min_dot_size"] = min_dot_size(GPUTarget("cuda", 90, 32))
 
     create_fadd, create_fsub, create_fmul = _floats(np.add), _floats(np.subtract), _floats(np.multiply)
-    create_fdiv = create_precise_divf = create_approx_divf = _floats(np.divide)
-    create_frem, create_fneg, create_fabs = _floats(np.fmod), _floats(np.negative), _floats(np.abs)
-    create_floor, create_ceil = _floats(np.floor), _floats(np.ceil)
-    create_sqrt = create_precise_sqrt = _floats(np.sqrt)
-    create_exp, create_exp2 = _accurate(np.exp), _accurate(np.exp2)
-    create_log, create_log2 = _accurate(np.log), _accurate(np.log2)
-    create_sin, create_cos = _accurate(np.sin), _accurate(np.cos)
-    create_erf, create_rsqrt = _accurate(erf), _accurate(rsqrt)
+    create_fneg = _floats(np.negative)
     create_minimumf, create_minnumf = _floats(_MINIMA[True]), _floats(_MINIMA[False])
     create_maximumf, create_maxnumf = _floats(_MAXIMA[True]), _floats(_MAXIMA[False])
     create_fcmpOLT, create_fcmpOGT = _float_test(np.less), _float_test(np.greater)
     create_fcmpOLE, create_fcmpOGE = _float_test(np.less_equal), _float_test(np.greater_equal)
     create_fcmpOEQ, create_fcmpUNE = _float_test(np.equal), _float_test(np.not_equal)
+    create_exp, create_exp2 = _accurate(np.exp), _accurate(np.exp2)
+    create_log, create_log2 = _accurate(np.log), _accurate(np.log2)
+    create_sin, create_cos, create_rsqrt = _accurate(np.sin), _accurate(np.cos), _accurate(rsqrt)
 
-    create_add, create_sub, create_mul = _integers(np.add), _integers(np.subtract), _integers(np.multiply)
-    create_and, create_or, create_xor = (
-        _integers(f) for f in (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
-    )
+    create_add, create_sub = _integers(np.add), _integers(np.subtract)
     create_sdiv, create_udiv = _integers(_quotient), _integers(_quotient, sign=False)
     create_srem, create_urem = _integers(_remainder), _integers(_remainder, sign=False)
-    create_shl, create_ashr = _integers(np.left_shift, sign=False), _integers(np.right_shift)
     create_lshr, create_umulhi = _integers(np.right_shift, sign=False), _integers(_high_product, sign=False)
-    create_minsi, create_minui = _integers(np.minimum), _integers(np.minimum, sign=False)
-    create_maxsi, create_maxui = _integers(np.maximum), _integers(np.maximum, sign=False)
-    create_iabs = _integers(np.abs)
-    create_icmpEQ, create_icmpNE = _integer_test(np.equal), _integer_test(np.not_equal)
-    create_icmpSLT, create_icmpULT = _integer_test(np.less), _integer_test(np.less, sign=False)
-    create_icmpSGT, create_icmpUGT = _integer_test(np.greater), _integer_test(np.greater, sign=False)
-    create_icmpSLE, create_icmpULE = _integer_test(np.less_equal), _integer_test(np.less_equal, sign=False)
-    create_icmpSGE, create_icmpUGE = (
-        _integer_test(np.greater_equal),
-        _integer_test(np.greater_equal, sign=False),
-    )
+    create_minui, create_maxui = _integers(np.minimum, sign=False), _integers(np.maximum, sign=False)
+    create_icmpULT, create_icmpUGT = _unsigned_test(np.less), _unsigned_test(np.greater)
+    create_icmpULE, create_icmpUGE = _unsigned_test(np.less_equal), _unsigned_test(np.greater_equal)
 
     def get_bf16(self, value: float) -> Any:
         """A bf16 constant, which 3.6 lacks."""
@@ -165,9 +148,7 @@ class Builder(Memory):
         result = narrow(values(src), dtype)
         if rounding_mode == ir.ROUNDING_MODE.RTZ:
             bits = result.view(f"u{result.dtype.itemsize}")
-            rounded, exact = (
-                np.abs(values(handle).astype(np.float64)) for handle in (Handle(result, dtype), src)
-            )
+            rounded, exact = (np.abs(values(handle).astype(np.float64)) for handle in (Handle(result, dtype), src))
             result = (bits - (rounded > exact)).view(result.dtype)
         return Handle(result, dtype)
 

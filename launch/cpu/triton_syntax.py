@@ -7,15 +7,14 @@ import builtins
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import triton.language as tl
+
 from .triton_tensors import SEMANTIC, unwrap
-from .triton_types import tl
 
 
 def loop(first: Any, second: Any = None, step: Any = 1, **hints: Any) -> Iterator[Any]:
     """`range` and `tl.range`: as compiled, the induction variable is a tensor of the bounds' common type."""
-    bounds = [
-        SEMANTIC.to_tensor(bound) for bound in ((0, first) if second is None else (first, second)) + (step,)
-    ]
+    bounds = [SEMANTIC.to_tensor(bound) for bound in ((0, first) if second is None else (first, second)) + (step,)]
     dtype = SEMANTIC.integer_promote_impl(bounds[0].dtype, bounds[1].dtype)
     dtype = SEMANTIC.integer_promote_impl(dtype, bounds[2].dtype)
     for index in builtins.range(*(SEMANTIC.cast(bound, dtype).handle.data.item() for bound in bounds)):
@@ -53,9 +52,7 @@ def truth(value: Any) -> bool:
 
 def holds(value: Any) -> bool:
     """The condition of an `assert`: every lane of a block."""
-    return (
-        bool(SEMANTIC.cast(value, tl.int1).handle.data.all()) if isinstance(value, tl.tensor) else bool(value)
-    )
+    return bool(SEMANTIC.cast(value, tl.int1).handle.data.all()) if isinstance(value, tl.tensor) else bool(value)
 
 
 def negation(value: Any) -> Any:

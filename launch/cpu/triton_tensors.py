@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
-from .triton_repairs import Builder
-from .triton_types import Handle, tl
+import triton.language as tl
+from triton.language import core
+from triton.language.semantic import TritonSemantic
+from triton.runtime.interpreter import TensorHandle as Handle
 
-core: Any = tl.core
-semantics: Any = import_module("triton.language.semantic")
+from .triton_repairs import Builder
 
 
 class Block(tl.block_type):  # type: ignore[misc]
-    """A block type, made once for each dtype and shape: upstream's are costly, and it makes some for every operation."""
+    """A block type, made once for each dtype and shape: upstream makes some for every operation, at a cost."""
 
     def __init__(self, dtype: Any, sizes: tuple[int, ...]) -> None:
         super().__init__(dtype, list(sizes))
@@ -41,7 +41,7 @@ def block_type(dtype: Any, sizes: tuple[int, ...]) -> Block:
     return found
 
 
-class Semantic(semantics.TritonSemantic):  # type: ignore[misc]
+class Semantic(TritonSemantic):  # type: ignore[misc]
     """Triton's type rules over `Builder`."""
 
     def broadcast_impl_value(self, lhs: Any, rhs: Any) -> Any:
@@ -80,11 +80,7 @@ def adopt(result: Any) -> Any:
 
 
 def _bound_members(cls: Any) -> dict[str, Any]:
-    return {
-        name: bind(member)
-        for name, member in inspect.getmembers(cls, inspect.isfunction)
-        if _is_builtin(member)
-    }
+    return {name: bind(member) for name, member in inspect.getmembers(cls, inspect.isfunction) if _is_builtin(member)}
 
 
 def _is_builtin(member: Any) -> bool:
@@ -105,9 +101,7 @@ def _transposed(self: Any) -> Any:
 
 
 _SCALAR: Any = tl.tensor(None, tl.int32)
-Tensor: Any = type(
-    "Tensor", (tl.tensor,), _bound_members(tl.tensor) | {"__init__": _init, "T": property(_transposed)}
-)
+Tensor: Any = type("Tensor", (tl.tensor,), _bound_members(tl.tensor) | {"__init__": _init, "T": property(_transposed)})
 SEMANTIC.tensor = Tensor
 _DESCRIPTORS = (core.tensor_descriptor_base, core.tensor_descriptor)
 _BOUND: dict[type, Any] = {cls: type(cls.__name__, (cls,), _bound_members(cls)) for cls in _DESCRIPTORS}

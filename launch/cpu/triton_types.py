@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from .libdevice import Array, round_to_odd
-
-tl: Any = import_module("triton.language")
-upstream: Any = import_module("triton.runtime.interpreter")
-ir: Any = import_module("triton._C.libtriton").ir
-native: Any = import_module("triton._C.libtriton").interpreter
-Handle: Any = upstream.TensorHandle
 
 NARROW_FLOATS = {
     "bf16": np.dtype(ml_dtypes.bfloat16),

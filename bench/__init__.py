@@ -1,0 +1,1 @@
+"""Benchmarks of kernelpress beside a copy of the same bytes and beside other libraries."""

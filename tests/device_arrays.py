@@ -1,0 +1,184 @@
+"""Arrays on the device under test: copies of NumPy arrays with the same strides, amid poison.
+
+On the CPU they end at a guard page (`launch.cpu.memory`). On a GPU they are CuPy's, or torch's where CuPy lacks a
+dtype, and stray writes show in the poison around them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from launch.cpu.memory import POISON, Side, guarded, outside_written
+
+_MARGIN = 256
+"""Bytes of poison on either side of an array on a GPU."""
+
+
+def poison(array: np.ndarray, byte: int = POISON) -> None:
+    """Set every byte of every element."""
+    array.view(f"u{array.itemsize}")[...] = int.from_bytes(bytes([byte]) * array.itemsize, "little")
+
+
+class Placed(ABC):
+    """One array on the device. `array` is what a kernel takes."""
+
+    array: Any
+
+    @abstractmethod
+    def numpy(self) -> np.ndarray:
+        """Its elements now."""
+
+    @abstractmethod
+    def outside_written(self) -> bool:
+        """Whether a byte around or between its elements has changed."""
+
+
+class Arrays(ABC):
+    """Makes arrays of one library. negative_strides: whether it knows them. module: what it allocates with."""
+
+    negative_strides = True
+
+    def place(self, array: np.ndarray, *, align: int = 16, side: Side = "end", read_only: bool = False) -> Placed:
+        """A copy of `array`.
+
+        align: below 16, so many bytes behind a multiple of 16. side: the end that abuts the guard page. read_only:
+        writing to it faults, where the device can do that.
+        """
+        return self._make(array, array, align, side, read_only)
+
+    def output(self, like: np.ndarray, *, align: int = 16, side: Side = "end") -> Placed:
+        """An array with the shape and strides of `like`, every byte of it poison."""
+        return self._make(like, None, align, side, False)
+
+    def serving(self, dtypes: Iterable[np.dtype]) -> Arrays:
+        """The library that has all these dtypes."""
+        return self
+
+    @abstractmethod
+    def to_numpy(self, array: Any) -> np.ndarray:
+        """Any array of the library as NumPy's."""
+
+    @abstractmethod
+    def _make(
+        self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool
+    ) -> Placed: ...
+
+
+def arrays_on(device: str) -> Arrays:
+    """Arrays of the CPU or of the current GPU."""
+    return _Cupy() if device == "cuda" else _Numpy()
+
+
+@dataclass(frozen=True)
+class _Guarded(Placed):
+    array: np.ndarray
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+    def outside_written(self) -> bool:
+        return outside_written(self.array)
+
+
+class _Numpy(Arrays):
+    def to_numpy(self, array: Any) -> np.ndarray:
+        return np.asarray(array)
+
+    def _make(
+        self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool
+    ) -> Placed:
+        made = guarded(like, align=align, side=side, read_only=read_only)
+        if contents is None:
+            poison(made)
+        return _Guarded(made)
+
+
+@dataclass(frozen=True)
+class _OnGpu(Placed):
+    """memory: the bytes around and of `array`, a CuPy array. first: where element 0 of `like` lies in it."""
+
+    array: Any
+    memory: Any
+    like: np.ndarray
+    first: int
+
+    def numpy(self) -> np.ndarray:
+        return _elements(self.memory.get(), self.like, self.first)
+
+    def outside_written(self) -> bool:
+        around = self.memory.get()
+        poison(_elements(around, self.like, self.first))
+        return bool(np.any(around != POISON))
+
+
+class _Cupy(Arrays):
+    def serving(self, dtypes: Iterable[np.dtype]) -> Arrays:
+        import cupy
+
+        try:
+            for dtype in dtypes:
+                cupy.empty(0, dtype)
+        except (TypeError, ValueError):
+            return _Torch()
+        return self
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        return np.asarray(array.get())
+
+    def _make(
+        self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool
+    ) -> Placed:
+        import cupy
+
+        low, high = (0, like.itemsize) if like.size == 0 else _extent(like)
+        first = _MARGIN + (-low + 15) // 16 * 16 + (align if align < 16 else 0)
+        host = np.full(first + high + _MARGIN, POISON, np.uint8)
+        host = host[: host.size // 16 * 16]
+        if contents is not None:
+            _elements(host, like, first)[...] = contents
+        memory = cupy.asarray(host)
+        return _OnGpu(self._view(memory, like, first), memory, like, first)
+
+    def _view(self, memory: Any, like: np.ndarray, first: int) -> Any:
+        import cupy
+
+        return cupy.ndarray(like.shape, like.dtype, memory.data + first, like.strides)
+
+
+class _Torch(_Cupy):
+    negative_strides = False
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        import torch
+
+        dtype = _numpy_dtype(str(array.dtype).removeprefix("torch."))
+        raw = array.contiguous().view(getattr(torch, f"uint{8 * dtype.itemsize}"))
+        return np.asarray(raw.cpu().numpy()).view(dtype)
+
+    def _view(self, memory: Any, like: np.ndarray, first: int) -> Any:
+        import torch
+
+        flat = torch.from_dlpack(memory).view(getattr(torch, like.dtype.name))
+        strides = [stride // like.itemsize for stride in like.strides]
+        return flat.as_strided(like.shape, strides, first // like.itemsize)
+
+
+def _numpy_dtype(name: str) -> np.dtype:
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def _extent(array: np.ndarray) -> tuple[int, int]:
+    """The bytes that the elements take, counted from element 0."""
+    steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.itemsize
+
+
+def _elements(memory: np.ndarray, like: np.ndarray, first: int) -> np.ndarray:
+    return np.ndarray(like.shape, like.dtype, memory, first, like.strides)
