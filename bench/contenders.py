@@ -123,13 +123,17 @@ def copier(torch: Any, case: Case, sets: int, device: str = "cuda") -> Contender
     return Contender(COPY, EventTimer(torch), lambda to, source: to.copy_(source), pairs, [{}] * sets)
 
 
+def default_schedule(case: Case, backend: Backend) -> Schedule:
+    """What kernelpress chooses for this case, for its arrays' strides."""
+    return emitter.emit(case.group, backend, layouts=dict.fromkeys(case.transposed, "unit:0")).schedule
+
+
 def kernelpress(
     torch: Any, case: Case, buffers: list[Buffers], backend: Backend, changes: Mapping[str, int], name: str = ""
 ) -> Contender:
     """One backend's kernel, loaded afresh, given `out=`. `changes` are laid over the schedule it would choose."""
     recorder = Recorder()
-    layouts = dict.fromkeys(case.transposed, "unit:0")
-    schedule = replace(emitter.emit(case.group, backend, layouts=layouts).schedule, **changes)
+    schedule = replace(default_schedule(case, backend), **changes)
     kernel = launch.load(case.group, backend, schedule=schedule if changes else None, cache=recorder)
     return Contender(
         name or backend,
@@ -196,9 +200,7 @@ def _xla(torch: Any, case: Case, buffers: list[Buffers]) -> Contender:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # by default it takes most of the GPU's memory
     jax: Any = importlib.import_module("jax")
     function = jax.jit(functools.partial(case.xla, jax))
-    arguments = [
-        tuple(jax.numpy.from_dlpack(a) if hasattr(a, "data_ptr") else a for a in b.stored) for b in buffers
-    ]
+    arguments = [tuple(jax.numpy.from_dlpack(a) if hasattr(a, "data_ptr") else a for a in b.stored) for b in buffers]
     results: dict[int, Any] = {}
     timer = WallTimer(torch, lambda: jax.block_until_ready(list(results.values())))
     return Contender("xla", timer, function, arguments, [{}] * len(buffers), results=results)

@@ -163,9 +163,7 @@ def calls_in_sample(bytes_moved: int) -> int:
     return min(16, max(2, round(500 * 4e6 / bytes_moved)))
 
 
-def check(
-    got: npt.NDArray[np.float64], want: npt.NDArray[np.float64], dtype: str, *, strict: bool
-) -> float:
+def check(got: npt.NDArray[np.float64], want: npt.NDArray[np.float64], dtype: str, *, strict: bool) -> float:
     """Hold some rows of a result to the same rows computed in float64; returns the error's norm over theirs.
 
     strict: every element within one rounding to `dtype` (bf16, f16), or 1e-5 (f32). Otherwise only the norm counts,

@@ -2,6 +2,8 @@
 
     python -m bench.pointwise [--quick] [--groups NAME ...] [--peers NAME ...] [--json FILE]
     python -m bench.pointwise --sweep [--groups NAME ...]
+
+Runs from the top of a checkout.
 """
 
 from __future__ import annotations
@@ -10,21 +12,19 @@ import argparse
 import gc
 import itertools
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import emitter
 import launch
 from emitter.schedule import Backend, Schedule
+from launch.errors import MissingLibrary
 
 from . import report
 from .contenders import (
@@ -33,6 +33,7 @@ from .contenders import (
     Buffers,
     Contender,
     copier,
+    default_schedule,
     import_torch,
     kernelpress,
     make_buffers,
@@ -40,10 +41,11 @@ from .contenders import (
     verify,
 )
 from .groups import CASES, LAUNCH_CASE, SWEPT, Case
+from .machine import command, l2_bytes, machine, versions
 from .measure import EventTimer, Statistics, buffer_sets, call_times, calls_in_sample, interleave, paired_ratio
-from .report import Group, HostCall, Result, Row, Sweep
+from .report import Group, HostCall, Numbers, Result, Row, Sweep
 
-ROUNDS, QUICK_ROUNDS, SWEEP_ROUNDS = 40, 10, 16
+ROUNDS, QUICK_ROUNDS, SWEEP_ROUNDS = 80, 20, 24
 CALL_ROUNDS, CALLS = 15, 200
 WARM_UP_SECONDS = 0.3
 
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=0.0,
         rounds=SWEEP_ROUNDS if options.sweep else QUICK_ROUNDS if options.quick else ROUNDS,
         machine=machine(torch),
-        versions=versions("xla" in options.peers),
+        versions=versions(["jax"] if "xla" in options.peers else []),
         groups=[],
         call_label="",
         calls=[],
@@ -77,20 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result["sweeps"] += [sweep(torch, case, backend, result["rounds"]) for backend in options.backends]
         else:
             measure(torch, case, options, result)
-        print(f"{case.label}: {time.perf_counter() - started:.0f} s so far", flush=True)
-    result["seconds"] = time.perf_counter() - started
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        release(torch)
+        result["seconds"] = time.perf_counter() - started
+        print(f"{case.name}: {result['seconds']:.0f} s so far", flush=True)
+        if options.json:  # after every case, so that a run that is cut short leaves what it has
+            options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print_result(result)
-    failed = report.failures(result)
-    for line in failed:
-        print(f"FAILED {line}", file=sys.stderr, flush=True)
-    return 1 if failed else 0
+    return 1 if report.failures(result) else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Options; `schedule` as a dict of changes."""
-    parser = argparse.ArgumentParser(prog="python -m bench.pointwise", description="Measure pointwise kernels on a GPU.")
+    parser = argparse.ArgumentParser(prog="python -m bench.pointwise", description="Measure pointwise kernels on a GPU")
     names = [case.name for case in CASES]
     parser.add_argument("--groups", nargs="+", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--backends", type=_backends, default=emitter.BACKENDS, help="triton,cuda (the default)")
@@ -139,8 +139,7 @@ def measure(torch: Any, case: Case, options: argparse.Namespace, result: Result)
     sets = buffer_sets(case.bytes, l2_bytes(torch))
     buffers = make_buffers(torch, case, sets)
     builders: dict[str, Builder] = {
-        backend: lambda backend=backend: kernelpress(torch, case, buffers, backend, options.schedule)  # type: ignore[misc]
-        for backend in options.backends
+        backend: partial(kernelpress, torch, case, buffers, backend, options.schedule) for backend in options.backends
     }
     builders |= {name: build for name, build in peer_builders(torch, case, buffers) if name in options.peers}
     copy = copier(torch, case, sets)
@@ -159,8 +158,6 @@ def measure(torch: Any, case: Case, options: argparse.Namespace, result: Result)
     if case.name == LAUNCH_CASE:
         result["call_label"] = case.label
         result["calls"] = host_calls(torch, buffers[0], contenders)
-    del buffers, builders, copy, contenders
-    release(torch)
 
 
 def prepare(
@@ -202,8 +199,8 @@ def time_all(
     rows |= others
     for name, contender in everyone.items():
         row = rows[name]
-        row["us"] = report.Numbers(**asdict(Statistics.of(samples[name])))
-        row["of_copy"] = report.Numbers(**asdict(paired_ratio(samples[COPY], samples[name])))
+        row["us"] = numbers(Statistics.of(samples[name]))
+        row["of_copy"] = numbers(paired_ratio(samples[COPY], samples[name]))
         if isinstance(contender.timer, EventTimer) and contender.timer.starved:
             row["starved"] = contender.timer.starved
         describe(row, contender)
@@ -218,7 +215,11 @@ def describe(row: Row, contender: Contender) -> None:
     key, artifact = contender.recorder.compiled[-1]
     shape = f"tile={'x'.join(map(str, key.tile))}" if key.tile else f"vec={key.vector}"
     row["instance"] = f"{key.index},{shape}" + (",unaligned" if key.vector == 1 else "")
-    taken = launch.resources(artifact)
+    try:
+        taken = launch.resources(artifact)
+    except MissingLibrary as error:  # the times stand without them
+        print(f"{contender.name}: {error}", file=sys.stderr, flush=True)
+        return
     row["registers"], row["spills"] = taken.registers, taken.spills
     row["shared"], row["stack"] = taken.shared, taken.stack
 
@@ -234,29 +235,29 @@ def host_calls(torch: Any, first: Buffers, contenders: Mapping[str, Contender]) 
             functions[f"kernelpress {name}"] = contender.bare(out=False)
     functions["torch.add(out=)"] = lambda: torch.add(*first.arguments, out=first.out)
     samples = call_times(functions, torch.cuda.synchronize, CALL_ROUNDS, CALLS)
-    return [HostCall(name=n, us=report.Numbers(**asdict(Statistics.of(v)))) for n, v in samples.items()]
+    return [HostCall(name=n, us=numbers(Statistics.of(v))) for n, v in samples.items()]
+
+
+def numbers(statistics: Statistics) -> Numbers:
+    """Statistics as the report has them."""
+    return Numbers(median=statistics.median, p10=statistics.p10, p90=statistics.p90, samples=statistics.samples)
 
 
 def sweep(torch: Any, case: Case, backend: Backend, rounds: int) -> Sweep:
     """Time many schedules of one backend on one case, the default one among them."""
     sets = buffer_sets(case.bytes, l2_bytes(torch))
     buffers = make_buffers(torch, case, sets)
-    default = emitter.emit(case.group, backend).schedule
+    default = default_schedule(case, backend)
     builders: dict[str, Builder] = {}
     for changes in variants(backend, default):
         text = " ".join(f"{name}={value}" for name, value in changes.items())
         is_default = all(getattr(default, name) == value for name, value in changes.items())
         name = f"default {text}" if is_default else text
-        builders[name] = lambda changes=changes, name=name: kernelpress(  # type: ignore[misc]
-            torch, case, buffers, backend, changes, name
-        )
+        builders[name] = partial(kernelpress, torch, case, buffers, backend, changes, name)
     copy = copier(torch, case, sets)
     contenders, rows = prepare(torch, case, buffers[0], builders)
     time_all(torch, case, copy, contenders, rows, rounds)
-    found = Sweep(label=case.label, backend=backend, rows=list(rows.values()))
-    del buffers, builders, copy, contenders
-    release(torch)
-    return found
+    return Sweep(label=case.label, backend=backend, rows=list(rows.values()))
 
 
 def variants(backend: Backend, default: Schedule) -> Iterator[dict[str, int]]:
@@ -285,62 +286,13 @@ def release(torch: Any) -> None:
         sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
 
 
-def l2_bytes(torch: Any) -> int:
-    """Size of the GPU's L2 cache."""
-    return int(torch.cuda.get_device_properties(0).L2_cache_size)
-
-
-def machine(torch: Any) -> dict[str, str]:
-    """The GPU, its driver and the host."""
-    driver = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-        capture_output=True, check=False, encoding="utf-8",
-    )  # fmt: skip
-    properties = torch.cuda.get_device_properties(0)
-    return {
-        "gpu": str(properties.name),
-        "multiprocessors": str(properties.multi_processor_count),
-        "L2": f"{properties.L2_cache_size / 2**20:.0f} MiB",
-        "driver": driver.stdout.strip().partition("\n")[0] or "unknown",
-        "host": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
-    }
-
-
-def processor() -> str:
-    """The host's processor, as far as the system tells."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def versions(xla: bool) -> dict[str, str]:
-    """Versions of everything that takes part."""
-    found = {"kernelpress": emitter.__version__, "python": platform.python_version()}
-    names = ("torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "numpy", *(("jax",) if xla else ()))
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def command(arguments: Sequence[str]) -> str:
-    """The command line without where the numbers were written to."""
-    words = list(arguments)
-    for name in [w for w in words if w == "--json"]:
-        place = words.index(name)
-        del words[place : place + 2]
-    shown = [f"'{w}'" if " " in w else w for w in words if not w.startswith("--json=")]
-    return " ".join(["python -m bench.pointwise", *shown])
-
-
 def print_result(result: Result) -> None:
     """All tables, the summary last."""
-    where = ", ".join(f"{k} {v}" for k, v in {**result["machine"], **result["versions"]}.items())
     for table in reversed(report.tables(result)):
         print(f"\n{report.plain(table)}")
+    for line in report.remarks(result):
+        print(f"! {line}")
+    where = ", ".join(f"{k} {v}" for k, v in {**result["machine"], **result["versions"]}.items())
     print(f"\n{where}; {result['seconds']:.0f} s", flush=True)
 
 

@@ -2,6 +2,8 @@
 
     python -m bench.report RESULT.json            # writes bench/results/<benchmark>-<gpu>.md
     python -m bench.report RESULT.json -o FILE
+
+Needs nothing but the file: no GPU, no library.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import NotRequired, TypedDict
 RESULTS = Path(__file__).with_name("results")
 KERNELPRESS = ("triton", "cuda")
 BEST = 6
+LONGEST_REMARK = 300
 
 
 class Numbers(TypedDict):
@@ -102,15 +105,28 @@ class Table(TypedDict):
 
 def tables(result: Result) -> list[Table]:
     """Every table of a result, the shortest summary first; empty ones are left out."""
-    found = [_summary(result), _kernels(result), _peers(result), _calls(result), *map(_sweep, result["sweeps"])]
+    found = [_summary(result), _kernels(result), _calls(result), _peers(result), *map(_sweep, result["sweeps"])]
     return [t for t in found if t["cells"]]
 
 
 def failures(result: Result) -> list[str]:
     """One line for each contender that gave no times."""
+    return [f"{label}: {r['name']}: {r['failure']}" for label, r in _rows(result) if "failure" in r]
+
+
+def remarks(result: Result) -> list[str]:
+    """The failures, and one line for each contender whose times are not the GPU's alone; each on one short line."""
+    lines = [f"FAILED {' '.join(line.split())}"[:LONGEST_REMARK] for line in failures(result)]
+    for label, row in _rows(result):
+        if "starved" in row:
+            lines.append(f"{label}: {row['name']}: the GPU waited for the host in {row['starved']} samples")
+    return lines
+
+
+def _rows(result: Result) -> list[tuple[str, Row]]:
     lists = [(g["label"], g["rows"]) for g in result["groups"]]
     lists += [(f"{s['label']} {s['backend']}", s["rows"]) for s in result["sweeps"]]
-    return [f"{label}: {r['name']}: {r['failure']}" for label, rows in lists for r in rows if "failure" in r]
+    return [(label, row) for label, rows in lists for row in rows]
 
 
 def _summary(result: Result) -> Table:
@@ -149,7 +165,7 @@ _RESOURCES = ["regs", "spills", "smem", "instance"]
 def _timed(row: Row) -> list[str]:
     ratio, us = row["of_copy"], row["us"]
     cells = [f"{ratio['median']:.3f}", f"{ratio['p10']:.3f}", f"{ratio['p90']:.3f}"]
-    return cells + [f"{us['median']:.1f}", f"{us['p10']:.1f}", f"{us['p90']:.1f}"]
+    return [*cells, f"{us['median']:.1f}", f"{us['p10']:.1f}", f"{us['p90']:.1f}"]
 
 
 def _resources(row: Row) -> list[str]:
@@ -209,12 +225,14 @@ def markdown(result: Result) -> str:
     lines += [f"Measured {result['date']} in {result['seconds']:.0f} s by", "", f"    {result['command']}", ""]
     facts = {**result["machine"], **result["versions"]}
     lines += _markdown_table(["", ""], [[name, value] for name, value in facts.items()], 2)
-    lines += ["", f"Medians of {result['rounds']} rounds with 10th and 90th percentile; the method is in bench/README.md."]
+    lines += [
+        "",
+        f"Medians of {result['rounds']} rounds, with 10th and 90th percentile; bench/README.md has the method.",
+    ]
     for table in tables(result):
         lines += ["", f"## {table['title']}", "", *_markdown_table(table["header"], table["cells"], table["texts"])]
-    failed = failures(result)
-    if failed:
-        lines += ["", "## Failed", "", *(f"- {' '.join(line.split())}" for line in failed)]
+    if found := remarks(result):
+        lines += ["", "## Remarks", "", *(f"- {line}" for line in found)]
     return "\n".join(lines) + "\n"
 
 
@@ -231,7 +249,7 @@ def page_name(result: Result) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.report", description="A Markdown page from a run's JSON file.")
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description="A Markdown page from a JSON result")
     parser.add_argument("json", type=Path, metavar="RESULT.json")
     parser.add_argument("-o", "--output", type=Path, help="the page; by default in bench/results/, named after the GPU")
     options = parser.parse_args(arguments)

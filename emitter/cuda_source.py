@@ -13,7 +13,7 @@ from .statements import Speller
 from .text import arguments, commented
 
 PRELUDE = "cuda/prelude.cuh"
-RESERVED = {"tiles_in_row", "first_row", "v", "r", "Index", "VEC"} | CUDA.functions
+RESERVED = {"TILE", "tiles_in_row", "first_row", "v", "r", "Index", "VEC"} | CUDA.functions
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,11 @@ class CudaContext:
     inner: LoopNames
     rows: LoopNames | None
     rows_per_thread: int
+    square: int
+    row_origin: str
+    inner_origin: str
     coordinates: tuple[str, ...]
+    staged: tuple[str, ...]
     hoisted: tuple[str, ...]
     row_statements: tuple[str, ...]
     element_declarations: tuple[str, ...]
@@ -40,6 +44,7 @@ class CudaContext:
 
 @dataclass
 class _Lines:
+    staged: list[tuple[str, str]] = field(default_factory=list)
     hoisted: list[tuple[str, str]] = field(default_factory=list)
     rows: list[tuple[str, str]] = field(default_factory=list)
     declarations: list[tuple[str, str]] = field(default_factory=list)
@@ -59,6 +64,8 @@ class CudaBody:
         self.outputs = {key for _, key, _ in plan.analysis.stores}
         self.speller = Speller(plan, CUDA, original, self._element, self.per_element.__getitem__)
         self.count = f"{plan.inner.extent} - {plan.inner.index}"
+        stem = "tile" if plan.transposed else "first"
+        self.origins = tuple(plan.namer.name(f"{stem}_{n.index}") for n in (plan.rows or plan.inner, plan.inner))
         self.lines = _Lines()
         self._fill()
 
@@ -147,12 +154,32 @@ class CudaBody:
             lines.append((f"const {self._type(placed)} {name} = {self._item(placed.access, gathered)};", comment))
             return
         lines.append((f"{self._type(placed)} {name}[VEC];", ""))
+        if placed.key[0] in self.plan.transposed:
+            tile = self._stage(placed, name)
+            lines.append((f"load_neighbours({tile}[r] + threadIdx.x * VEC, {name});", comment))
+            return
         address = self._address(placed.access, gathered)
         stride = self._stride(placed.access)
         if stride is None:
             lines.append((f"load({address}, {count}, {name});", comment))
         else:
             lines.append((f"load_strided({address}, {stride}, {count}, {name});", comment))
+
+    def _stage(self, placed: Placed, name: str) -> str:
+        """A tile in shared memory that holds the tensor's elements row by row, and its name."""
+        assert placed.access is not None
+        dtype = self.speller.types[placed.key[0]].dtype
+        tile = self.plan.namer.name(f"{name}_tile")
+        padding = max(1, 4 // dtype.itemsize)  # neighbouring rows start in neighbouring banks
+        origin = dict(enumerate(self.origins))
+        source = f"{self.plan.pointers[placed.key[0]]} + {self.plan.offset(placed.access, origin)}"
+        rows, inner = self.plan.loops
+        left = f"{rows.extent} - {origin[0]}, {inner.extent} - {origin[1]}"
+        self.lines.staged += [
+            (f"__shared__ {CUDA.storage_type(dtype)} {tile}[TILE][TILE + {padding}];", ""),
+            (f"stage_transposed<VEC>({source}, {self._stride(placed.access)}, {left}, {tile});", ""),
+        ]
+        return tile
 
     def _gather(self, placed: Placed) -> None:
         """The checked index, then the load: whole vectors where the index is the same for all neighbours."""

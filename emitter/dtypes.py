@@ -74,6 +74,7 @@ DTYPES: tuple[DType, ...] = (
     F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, BOOL, F8E4M3, F8E5M2,
 )  # fmt: skip
 _BY_NAME = {d.name: d for d in DTYPES} | {d.numpy.name: d for d in DTYPES}
+_BY_NUMPY = {d.numpy: d for d in DTYPES}
 _NOT_NUMPYS = (BF16, F8E4M3, F8E5M2)
 
 
@@ -81,6 +82,8 @@ def dtype(name: str | np.dtype | DType) -> DType:
     """The DType called `name`: HLO-style ("bf16") or NumPy's ("bfloat16"), or a NumPy dtype."""
     if isinstance(name, DType):
         return name
+    if isinstance(name, np.dtype) and name in _BY_NUMPY:
+        return _BY_NUMPY[name]
     key = name if isinstance(name, str) else np.dtype(name).name
     try:
         return _BY_NAME[key]

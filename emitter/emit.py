@@ -19,7 +19,7 @@ from .plan import Plan, make_plan, parameters
 from .prelude import defined, needed
 from .printer import Printer
 from .read import to_toml
-from .schedule import Schedule, choose
+from .schedule import SQUARE, Schedule, choose
 from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec
 from .templates import render
 from .verify import Verified, verify
@@ -74,7 +74,7 @@ def emit(
         plan = make_plan(analysis, "python", triton_source.RESERVED | set(defined(prelude)), beside)
     else:
         plan = make_plan(analysis, "cpp", cuda_source.RESERVED | set(defined(prelude)), set())
-    default = choose(_tensor_dtypes(verified), plan.rows is None)
+    default = choose(_tensor_dtypes(verified), plan.rows is None, bool(plan.transposed))
     job = _Job(
         original,
         plan,
@@ -146,6 +146,11 @@ def _tensor_dtypes(verified: Verified) -> list[DType]:
     return [t.dtype for t in group.tensors] + [verified.types[o].dtype for o in group.outputs]
 
 
+def _template(job: _Job) -> str:
+    """The CUDA C loop structure."""
+    return "pointwise_tiled" if job.plan.transposed else "pointwise"
+
+
 def _triton(job: _Job) -> KernelSource:
     plan = job.plan
     body = triton_source.TritonBody(plan, job.schedule, job.group)
@@ -199,6 +204,7 @@ def _cuda(job: _Job) -> KernelSource:
         "hoisted": cuda_source.body_text(lines.hoisted),
         "row_statements": cuda_source.body_text(lines.rows),
         "element_declarations": cuda_source.body_text(lines.declarations),
+        "staged": cuda_source.body_text(lines.staged),
         "elements": cuda_source.body_text(lines.elements),
         "stores": cuda_source.body_text(lines.stores),
     }
@@ -216,10 +222,13 @@ def _cuda(job: _Job) -> KernelSource:
         inner=plan.inner,
         rows=plan.rows,
         rows_per_thread=job.schedule.rows,
+        square=SQUARE,
+        row_origin=body.origins[0],
+        inner_origin=body.origins[1],
         coordinates=cuda_source.coordinates(plan),
         **parts,
     )
-    device = render("cuda/pointwise.cu.jinja", context)
+    device = render(f"cuda/{_template(job)}.cu.jinja", context)
     build = _BuildCuda(plan.entry, ", ".join(f'"{o}"' for o in CUDA_OPTIONS))
     host, grid = _host(job, params, render("cuda/build.py.jinja", build))
     banner = "\n".join(f"# {line}" for line in job.banner)

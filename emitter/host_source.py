@@ -11,7 +11,7 @@ from .layout import Layout
 from .names import Namer
 from .plan import Plan
 from .prelude import defined
-from .schedule import Schedule
+from .schedule import SQUARE, Schedule
 from .source import Backend, GridExpr, ParamSpec
 from .statements import INDEX_LIMIT
 from .text import arguments
@@ -286,6 +286,13 @@ class Host:
         if self.plan.rows is None:
             return [vector, f"{self.blocks[0]} = {schedule.threads} * vector"]
         row, column = self.blocks
+        if self.plan.transposed:
+            return [
+                vector,
+                f"{row} = {column} = {SQUARE}",
+                f"block_x = {column} // vector",
+                f"block_y = {schedule.threads} // block_x",
+            ]
         return [
             vector,
             f"block_x = min({schedule.threads}, 1 << (-(-{inner} // vector) - 1).bit_length())",

@@ -45,6 +45,14 @@ class Plan:
     strides: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
+    def transposed(self) -> frozenset[str]:
+        """Tensors whose memory runs along the rows' loop, across the others': a kernel reads them in square tiles."""
+        if len(self.analysis.loops) != 2:
+            return frozenset()
+        accesses = [v.access for v in self.analysis.values if isinstance(v.item, TensorSpec) and v.access]
+        return frozenset(a.tensor for a in accesses if _runs_along_rows(a))
+
+    @property
     def inner(self) -> LoopNames:
         return self.loops[-1]
 
@@ -113,6 +121,12 @@ class Plan:
                 text = f"{text} * {self.size(step.dims)} + "
             text += coordinate(step) if "+" not in coordinate(step) or not text else f"({coordinate(step)})"
         return text
+
+
+def _runs_along_rows(access: Access) -> bool:
+    steps = {step.loop: step.tensor_axes[0] for step in access.steps}
+    unit = access.layout.unit_axis
+    return unit is not None and len(access.steps) == 2 and steps.get(0) == unit and 1 in steps
 
 
 def make_plan(analysis: Analysis, language: Language, reserved: set[str], beside: set[str]) -> Plan:

@@ -14,6 +14,9 @@ Backend = Literal["triton", "cuda"]
 COLUMN_STEPS = (4, 16, 64, 256)
 """Tile widths for rows shorter than the widest tile: few, so that a thousand shapes are a handful of compilations."""
 
+SQUARE = 64
+"""Rows and columns of a tile where operands are transposed against each other."""
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -57,12 +60,16 @@ class Schedule:
         return (*(w for w in COLUMN_STEPS if w < self.columns), self.columns)
 
 
-def choose(dtypes: Iterable[DType], flat: bool) -> Schedule:
-    """The heuristic schedule for tensors of these dtypes.
+def choose(dtypes: Iterable[DType], flat: bool, transposed: bool) -> Schedule:
+    """The heuristic schedule for tensors of these dtypes; `transposed` asks for square tiles.
 
     A thread's access is 16 bytes of the widest dtype, and at least 8 of the narrowest, so that a warp touches
-    256 contiguous bytes of every tensor.
+    256 contiguous bytes of every tensor. Blocks are small: four or more a multiprocessor hide each other's latency.
     """
     sizes = [d.itemsize for d in dtypes] or [4]
     vector = min(16, max(16 // max(sizes), 8 // min(sizes)))
-    return Schedule(vector=vector, rows=1 if flat else 4)
+    if transposed:
+        return Schedule(tile=SQUARE * SQUARE, columns=SQUARE, num_warps=8, vector=vector, threads=256, rows=1)
+    if flat:
+        return Schedule(vector=vector, threads=256, rows=1)
+    return Schedule(tile=2048, columns=1024, num_warps=4, vector=vector, threads=128, rows=2)

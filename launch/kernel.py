@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -13,10 +14,11 @@ import numpy as np
 import emitter
 from emitter.group import FusionGroup, TensorSpec
 from emitter.layout import CONTIGUOUS, Layout, layout_of
+from emitter.reference import bind_sizes
 from emitter.schedule import Schedule
 from emitter.schedule import Backend
 from emitter.source import Instance, KernelSource
-from emitter.verify import verify
+from emitter.verify import Type, verify
 
 from .artifact import Artifact, CacheKey
 from .build import build_artifact, cpu_function, key_for, loaded
@@ -85,6 +87,7 @@ class Kernel:
         cache: Cache,
     ) -> None:
         self.group = group
+        self.types = verify(group).types
         self.backend = backend
         self.device = device
         self.cache = cache
@@ -183,22 +186,18 @@ class Variant:
         out = self._call.out
         if out is None:
             pointers = [a for a, p in zip(arguments, self.source.params, strict=True) if p.kind == "pointer"]
-            sizes = [_bytes(group, o, given) for o in group.outputs]
+            sizes = _output_bytes(group, self.kernel.types, given)
             extents += [(p, p + size) for p, size in zip(pointers[len(arrays) :], sizes, strict=True)]
         else:
             extents += [_byte_range(a) for a in (out if isinstance(out, tuple | list) else (out,))]
         function(grid, block, arguments, stream, extents)
 
 
-def _bytes(group: FusionGroup, output: str, arguments: tuple[Any, ...]) -> int:
-    from emitter.reference import bind_sizes
-
-    kind = verify(group).types[output]
+def _output_bytes(group: FusionGroup, types: Mapping[str, Type], arguments: tuple[Any, ...]) -> list[int]:
     sizes = bind_sizes(group, arguments)
-    count = 1
-    for dim in kind.shape:
-        count *= sizes[dim] if isinstance(dim, str) else dim
-    return count * kind.dtype.itemsize
+    kinds = [types[output] for output in group.outputs]
+    shapes = [[sizes[d] if isinstance(d, str) else d for d in kind.shape] for kind in kinds]
+    return [math.prod(shape) * kind.dtype.itemsize for shape, kind in zip(shapes, kinds, strict=True)]
 
 
 def _byte_range(array: Any) -> tuple[int, int]:
@@ -207,11 +206,11 @@ def _byte_range(array: Any) -> tuple[int, int]:
 
 
 def _is_contiguous(array: Any) -> bool:
+    """Whether an array is C-contiguous; also True of what is no array, which the host code then refuses."""
+    if hasattr(array, "is_contiguous"):  # torch
+        return bool(array.is_contiguous())
     flags = getattr(array, "flags", None)
-    if flags is not None:
-        return bool(flags.c_contiguous)
-    check = getattr(array, "is_contiguous", None)
-    return True if check is None else bool(check())
+    return True if flags is None else bool(flags.c_contiguous)
 
 
 def _layout(array: Any) -> Layout:

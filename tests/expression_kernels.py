@@ -70,14 +70,16 @@ class Kernels:
         arrays = [np.ascontiguousarray(x) for x in np.broadcast_arrays(*operands)]
         assert tuple(x.dtype for x in arrays) == tuple(t.numpy for t in case.operands)
         y = np.zeros(arrays[0].shape, case.result.numpy)
-        args = (*(x.ctypes.data for x in (*arrays, y)), np.int32(y.size))
+        args: tuple[int | np.generic, ...] = (*(x.ctypes.data for x in (*arrays, y)), np.int32(y.size))
         if backend == "cuda":
             self._cpu_module.function(case.kernel)((16, 1, 1), (64, 1, 1), args)
         else:
             block = 1 << max(y.size - 1, 1).bit_length()
             types = list(signature(_params(case), _INSTANCE).values())
             kernel = interpret(self._triton_module, case.kernel, types, {"BLOCK": block})
-            kernel((1, 1, 1), (128, 1, 1), args, None, [(x.ctypes.data, x.ctypes.data + x.nbytes) for x in (*arrays, y)])
+            kernel(
+                (1, 1, 1), (128, 1, 1), args, None, [(x.ctypes.data, x.ctypes.data + x.nbytes) for x in (*arrays, y)]
+            )
         return y
 
     def compile(self, target: Target) -> Artifact:

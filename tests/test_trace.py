@@ -1,6 +1,6 @@
 """Tracing: a Python function gives the group that its description gives, with names from its variables."""
 
-# ruff: noqa: F722, F821, RET504, RUF034, SIM300, UP037 (annotations are types of the descriptions)
+# ruff: noqa: F821, RET504, RUF034, SIM300, UP037 (annotations are types of the descriptions)
 from __future__ import annotations
 
 import threading

@@ -595,3 +595,30 @@ __device__ __forceinline__ Index gather_index(T index, Index size) {
     const long long position = negative ? static_cast<long long>(index) + size : static_cast<long long>(index);
     return position < 0 ? -1 : static_cast<Index>(position);
 }
+
+// --- stage_transposed
+// Copies a tile that runs along m in memory into shared memory row by row: tile[m][n] = p[m + n * stride]. With VEC > 1
+// p is aligned to a chunk, and so is every n * stride.
+template <int VEC, int TILE, int PITCH, typename T, typename Index>
+__device__ __forceinline__ void stage_transposed(const T* p, Index stride, Index rows, Index columns,
+                                                 T (&tile)[TILE][PITCH]) {
+    const int threads = blockDim.x * blockDim.y;
+#pragma unroll 4
+    for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < TILE * TILE / VEC; i += threads) {
+        const int m = i % (TILE / VEC) * VEC, n = i / (TILE / VEC);
+        if (n >= columns) break;
+        if (VEC > 1 && m + VEC <= rows) {
+            const Chunk<T, VEC> chunk = *reinterpret_cast<const Chunk<T, VEC>*>(p + m + n * stride);
+            for (int k = 0; k < VEC; ++k) tile[m + k][n] = chunk.items[k];
+        } else {
+            for (int k = 0; k < VEC && m + k < rows; ++k) tile[m + k][n] = p[m + k + n * stride];
+        }
+    }
+}
+
+// --- load_neighbours
+// VEC neighbours of shared memory, widened to the type of `out`.
+template <typename T, typename V, int VEC>
+__device__ __forceinline__ void load_neighbours(const T* p, V (&out)[VEC]) {
+    for (int v = 0; v < VEC; ++v) out[v] = V(p[v]);
+}

@@ -25,44 +25,54 @@ def use_arrays(module):
 class View:
     """What a launch needs to know of one array. Strides are in elements; device is None on the CPU."""
 
-    __slots__ = ("name", "array", "pointer", "shape", "strides", "itemsize", "device")
+    __slots__ = ("name", "array", "pointer", "shape", "strides", "itemsize", "contiguous", "device")
 
-    def __init__(self, name, array, pointer, shape, strides, itemsize, device):
-        self.name, self.array, self.pointer, self.shape = name, array, pointer, shape
-        self.strides, self.itemsize, self.device = strides, itemsize, device
+    def __init__(self, name, array, pointer, shape, strides, itemsize, contiguous, device):
+        self.name, self.array, self.pointer, self.shape, self.strides = name, array, pointer, shape, strides
+        self.itemsize, self.contiguous, self.device = itemsize, contiguous, device
 
 
 def view(name, array, dtype, rank):
     """A View of `array` after checking its kind, dtype and rank; nothing is copied."""
     arrays = array_module()
-    if hasattr(array, "data_ptr") and hasattr(array, "stride"):  # torch
-        got, shape, strides, itemsize = str(array.dtype)[6:], tuple(array.shape), array.stride(), array.element_size()
-        pointer, device = array.data_ptr(), array.get_device() if array.is_cuda else None
+    if hasattr(array, "data_ptr"):  # torch
+        got, shape, strides, itemsize = str(array.dtype)[6:], tuple(array.shape), array.stride(), array.itemsize
+        pointer, device, contiguous = array.data_ptr(), array.get_device(), array.is_contiguous()
+        device = None if device < 0 else device
     else:
-        if arrays is not np and not isinstance(array, arrays.ndarray) and hasattr(array, "__cuda_array_interface__"):
-            array = arrays.asarray(array)
-        if not isinstance(array, (np.ndarray, arrays.ndarray)):
-            raise TypeError(f"{name}: expected an array of {dtype}, got {type(array).__name__}")
-        got, shape, itemsize = array.dtype.name, array.shape, array.dtype.itemsize
-        if not array.dtype.isnative:
-            raise TypeError(f"{name}: expected {dtype} in native byte order, got {array.dtype.str}; use x.astype({got!r})")
-        strides = tuple(stride // itemsize for stride in array.strides)
-        if any(stride % itemsize for stride in array.strides):
-            raise ValueError(f"{name}: strides {array.strides} are no multiples of the {itemsize}-byte element; copy it")
+        array = as_array(name, array, dtype)
+        got, shape, itemsize = array.dtype.name, array.shape, array.itemsize
+        strides, contiguous = tuple([stride // itemsize for stride in array.strides]), array.flags.c_contiguous
         if isinstance(array, np.ndarray):
-            pointer, device = array.__array_interface__["data"][0], None
+            pointer, device = array.ctypes.data, None
         else:
             pointer, device = array.data.ptr, array.data.device_id
     if (device is None) != (arrays is np):
         where, way_out = ("the CPU", "x.get() or x.cpu()") if arrays is np else ("a GPU", "cupy.asarray(x) or x.cuda()")
-        raise TypeError(f"{name}: expected an array on {where}, got {type(array).__module__} {type(array).__name__}; use {way_out}")
+        kind = f"{type(array).__module__}.{type(array).__name__}"
+        raise TypeError(f"{name}: expected an array on {where}, got {kind}; use {way_out}")
     if got != dtype:
         raise TypeError(f"{name}: expected dtype {dtype}, got {got}; cast it")
     if len(shape) != rank:
         raise ValueError(f"{name}: expected {rank} dims, got shape {shape}")
     if pointer % itemsize:
         raise ValueError(f"{name}: its address is no multiple of the {itemsize}-byte element; copy it")
-    return View(name, array, pointer, shape, strides, itemsize, device)
+    return View(name, array, pointer, shape, strides, itemsize, contiguous, device)
+
+
+def as_array(name, array, dtype):
+    """A NumPy or CuPy array, also of an object that only has a `__cuda_array_interface__`."""
+    arrays = array_module()
+    if arrays is not np and not isinstance(array, arrays.ndarray) and hasattr(array, "__cuda_array_interface__"):
+        array = arrays.asarray(array)
+    if not isinstance(array, (np.ndarray, arrays.ndarray)):
+        raise TypeError(f"{name}: expected an array of {dtype}, got {type(array).__name__}")
+    if not array.dtype.isnative:
+        got = array.dtype
+        raise TypeError(f"{name}: expected {dtype} in native byte order, got {got.str}; use x.astype({got.name!r})")
+    if any([stride % array.itemsize for stride in array.strides]):
+        raise ValueError(f"{name}: strides {array.strides} are no multiples of its {array.itemsize}-byte elements; copy it")
+    return array
 
 
 # --- expect_shape
@@ -72,22 +82,11 @@ def expect_shape(x, shape, text):
         raise ValueError(f"{x.name}: expected shape {text} = {shape}, got {x.shape}")
 
 
-# --- is_contiguous
-def is_contiguous(x):
-    """Whether elements lie in C order with no gaps."""
-    expected = 1
-    for size, stride in zip(reversed(x.shape), reversed(x.strides)):
-        if size != 1 and stride != expected:
-            return 0 in x.shape
-        expected *= size
-    return True
-
-
 # --- expect_contiguous
 def expect_contiguous(*views):
     """Refuse arrays that this kernel, made for contiguous ones, would read wrongly."""
     for x in views:
-        if not is_contiguous(x):
+        if not x.contiguous:
             raise ValueError(
                 f"{x.name}: expected a C-contiguous array, got strides {x.strides} for shape {x.shape}; copy it, "
                 f"or emit a kernel for strided arrays (kernelpress emit --layout {x.name}=strided)"
@@ -186,39 +185,44 @@ def same_device(*views):
 # --- memory_range
 def memory_range(x):
     """First and one past the last address of its elements."""
-    low = sum((size - 1) * stride for size, stride in zip(x.shape, x.strides) if stride < 0)
-    high = sum((size - 1) * stride for size, stride in zip(x.shape, x.strides) if stride > 0)
-    return x.pointer + low * x.itemsize, x.pointer + (high + 1) * x.itemsize
+    if x.contiguous:
+        return x.pointer, x.pointer + math.prod(x.shape) * x.itemsize
+    ends = [(size - 1) * stride * x.itemsize for size, stride in zip(x.shape, x.strides)]
+    low = x.pointer + sum(end for end in ends if end < 0)
+    return low, x.pointer + sum(end for end in ends if end > 0) + x.itemsize
 
 
 # --- expect_apart
 def expect_apart(y, in_place, *others):
     """Refuse an output that overlaps another array. `in_place` names inputs that it may equal exactly."""
-    if 0 in y.shape:
-        return
     low, high = memory_range(y)
     for x in others:
-        if 0 in x.shape:
-            continue
         x_low, x_high = memory_range(x)
-        same = (x.pointer, x.shape, x.strides, x.itemsize) == (y.pointer, y.shape, y.strides, y.itemsize)
-        if x_low < high and low < x_high and not (same and x.name in in_place):
-            raise ValueError(f"{y.name}: the output's memory overlaps {x.name}; give an array of its own")
+        if x_low < high and low < x_high and 0 not in x.shape and 0 not in y.shape:
+            same = (x.pointer, x.shape, x.strides, x.itemsize) == (y.pointer, y.shape, y.strides, y.itemsize)
+            if not (same and x.name in in_place):
+                raise ValueError(f"{y.name}: the output's memory overlaps {x.name}; give an array of its own")
 
 
 # --- stream_of
 def stream_of(x):
     """The caller's current stream as a handle: torch's for a torch tensor, else CuPy's; None on the CPU."""
-    if x is not None and hasattr(x.array, "data_ptr"):
-        return sys.modules["torch"].cuda.current_stream(x.device).cuda_stream if x.device is not None else None
-    arrays = array_module()
-    return None if arrays is np else arrays.cuda.get_current_stream().ptr
+    if x.device is None:
+        return None
+    if hasattr(x.array, "data_ptr"):
+        return sys.modules["torch"]._C._cuda_getCurrentRawStream(x.device)
+    return array_module().cuda.get_current_stream().ptr
 
 
 # --- device_of
+_here = contextlib.nullcontext()
+
+
 def device_of(x):
     """A context in which the GPU that holds `x` is the current one."""
-    return contextlib.nullcontext() if x.device is None else array_module().cuda.Device(x.device)
+    if x.device is None or array_module().cuda.runtime.getDevice() == x.device:
+        return _here
+    return array_module().cuda.Device(x.device)
 
 
 # --- kernel_for
@@ -238,16 +242,17 @@ def load_binary(binary, symbol, shared=0, scratch=0):
     """A function of a cubin as `kernel(grid, block, arguments, stream)`."""
     import cupy
 
-    if cupy.cuda.get_current_stream().is_capturing():
-        raise RuntimeError("the kernel is not loaded yet, which a graph capture forbids; launch it once before capturing")
     module = cupy.cuda.function.Module()
     module.load(binary)
     function = module.get_function(symbol)
     if shared > 48 * 1024:
         function.max_dynamic_shared_size_bytes = shared
     padding = (np.uint64(0),) * scratch
+    streams = {}
 
     def kernel(grid, block, arguments, stream):
-        function(grid, block, arguments + padding, shared, cupy.cuda.ExternalStream(stream))
+        if stream not in streams:
+            streams[stream] = cupy.cuda.ExternalStream(stream)
+        function(grid, block, arguments + padding, shared, streams[stream])
 
     return kernel
