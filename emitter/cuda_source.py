@@ -282,4 +282,3 @@ def signature(plan: Plan, params: tuple[ParamSpec, ...]) -> str:
 def body_text(lines: list[tuple[str, str]]) -> tuple[str, ...]:
     """Lines with their comments in one column."""
     return tuple(commented(lines, "//"))
-

@@ -22,6 +22,7 @@ from .read import to_toml
 from .schedule import SQUARE, Schedule, choose
 from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec
 from .templates import render
+from .text import arguments
 from .verify import Verified, verify
 from .version import VERSION
 
@@ -272,7 +273,8 @@ class _BuildTriton:
 
     @classmethod
     def of(cls, plan: Plan, params: tuple[ParamSpec, ...], tiles: tuple[str, ...], schedule: Schedule) -> _BuildTriton:
-        types = ", ".join(f'"{p.name}": {_triton_type(p)}' for p in params)
+        types = arguments([f'"{p.name}": {_triton_type(p)}' for p in params], len("    signature = {}"), "        ")
+        types += "    " if types.endswith("\n") else ""
         constants = ['"INDEX": tl.int64 if index == "i64" else tl.int32']
         constants += [f'"{t}": tile[{n}]' for n, t in enumerate(tiles)]
         options = {"num_warps": schedule.num_warps, "num_stages": schedule.num_stages}
@@ -293,7 +295,7 @@ _TRITON_TYPES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "f
 def _triton_type(param: ParamSpec) -> str:
     """A parameter's type in Triton's notation, as Python source."""
     if param.dtype is None:
-        return "size"
+        return "index"
     name = param.dtype.name if param.kind == "pointer" else param.dtype.compute.name
     if name == "bool":
         return '"*i1"' if param.kind == "pointer" else '"u1"'
@@ -377,4 +379,3 @@ def _manifest(group: FusionGroup, sources: list[KernelSource]) -> str:
         "kernels": kernels,
     }
     return json.dumps(document, indent=2) + "\n"
-

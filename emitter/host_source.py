@@ -67,6 +67,8 @@ class Host:
         self.names = {i.name: namer.name(i.name) for i in self.group.inputs}
         self.names |= {o: namer.name(o) for o in self.group.outputs}
         self.dims = {d: namer.name(d) for d in self.group.dims}
+        accesses = [*(v.access for v in self.analysis.values if v.access), *(a for _, _, a in self.analysis.stores)]
+        self.layouts: dict[str, Layout] = {a.tensor: a.layout for a in accesses}
         self.blocks = tuple(namer.name(b) for b in self._block_wanted())
 
     def _block_wanted(self) -> tuple[str, ...]:
@@ -110,7 +112,7 @@ class Host:
             sizes=tuple(self._sizes()),
             wide=self._wide(),
             aligned=self._aligned(),
-            tile=tuple(self._tile()),
+            tile=(*self._tile(), *self._index()),
             arguments=self._arguments(),
             anchor=anchor,
             vector=self.schedule.vector,
@@ -131,14 +133,10 @@ class Host:
 
     def analysis_layout(self, tensor: str) -> str:
         """What the kernel asks of a tensor's strides, in words."""
-        layout = self._layout(tensor)
+        layout = self.layouts[tensor]
         if layout.contiguous:
             return "C-contiguous"
         return "any strides" if layout.unit_axis is None else f"any strides but 1 along axis {layout.unit_axis}"
-
-    def _layout(self, tensor: str) -> Layout:
-        accesses = [*(v.access for v in self.analysis.values if v.access), *(a for _, _, a in self.analysis.stores)]
-        return next(a.layout for a in accesses if a.tensor == tensor)
 
     def _out_document(self) -> str:
         if len(self.group.outputs) > 1:
@@ -170,10 +168,10 @@ class Host:
         return lines
 
     def _layout_checks(self, tensors: Sequence[str]) -> list[str]:
-        contiguous = [self.names[t] for t in tensors if self._layout(t).contiguous]
+        contiguous = [self.names[t] for t in tensors if self.layouts[t].contiguous]
         lines = [f"expect_contiguous({', '.join(contiguous)})"] if contiguous else []
         for tensor in tensors:
-            layout = self._layout(tensor)
+            layout = self.layouts[tensor]
             if layout.unit_axis is not None:
                 lines.append(f"expect_unit({self.names[tensor]}, {layout.unit_axis})")
         return lines
@@ -237,7 +235,7 @@ class Host:
         spans = {self._product(space): None} if space else {}
         for name in (*(t.name for t in self.group.tensors), *self.group.outputs):
             shape = [d for d in self.types[name].shape if d != 1]
-            if shape and not self._layout(name).contiguous:
+            if shape and not self.layouts[name].contiguous:
                 spans[f"span({self.names[name]})"] = None
             elif any(shape.count(d) > space.count(d) for d in shape):  # else it is no larger than the space
                 spans[self._product(shape)] = None
@@ -300,6 +298,11 @@ class Host:
             f"{row}, {column} = block_y * {schedule.rows}, block_x * vector",
         ]
 
+    def _index(self) -> list[str]:
+        """The type of sizes and strides, where there are any."""
+        sized = any(p.kind in ("size", "stride") for p in self.params)
+        return ["index = np.int64 if wide else np.int32"] if sized else []
+
     def _tile_tuple(self) -> str:
         if self.backend == "cuda":
             return "()"
@@ -312,9 +315,7 @@ class Host:
 
     def _arguments(self) -> str:
         pointer_of = {p: t for t, p in self.plan.pointers.items()}
-        scalar_of = {
-            self.plan.values[v.key]: v.key[0] for v in self.analysis.values if isinstance(v.item, ScalarSpec)
-        }
+        scalar_of = {self.plan.values[v.key]: v.key[0] for v in self.analysis.values if isinstance(v.item, ScalarSpec)}
         texts = []
         for param in self.params:
             if param.kind == "pointer":

@@ -63,8 +63,8 @@ _CPP_KEYWORDS = """
     void volatile wchar_t while xor xor_eq
 """
 _CPP_MACROS = """
-    linux unix major minor makedev assert errno alloca offsetof stdin stdout stderr NULL EOF NAN INFINITY BUFSIZ
-    RAND_MAX MAXFLOAT EXIT_SUCCESS EXIT_FAILURE CLOCKS_PER_SEC
+    linux unix major minor makedev assert errno alloca offsetof math_errhandling stdin stdout stderr NULL EOF
+    NAN INFINITY BUFSIZ RAND_MAX MAXFLOAT EXIT_SUCCESS EXIT_FAILURE CLOCKS_PER_SEC
 """
 _LOCAL: dict[Language, frozenset[str]] = {
     "python": frozenset(("tl", "triton", "libdevice", "np", "float", "int", "bool", "min", "max", "next", "range")),

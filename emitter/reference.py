@@ -60,8 +60,8 @@ def bind_sizes(group: FusionGroup, arguments: tuple[Array, ...]) -> dict[str, in
 
 def _evaluate(verified: Verified, node: Node, values: dict[str, Array], sizes: dict[str, int], mode: Mode) -> Array:
     if node.op == "index":
-        space = tuple(sizes[d] if isinstance(d, str) else d for d in verified.space)
-        return index(space, int(node.attribute("axis")))
+        shape = verified.types[node.name].shape  # from its axis on: (N, 1, 1)
+        return index([_size(d, sizes) for d in shape], 0)
     signature = verified.signatures[node.name]
     operands = []
     for operand, dtype in zip(node.operands, signature.operands, strict=True):
@@ -76,5 +76,3 @@ def _evaluate(verified: Verified, node: Node, values: dict[str, Array], sizes: d
 
 def _size(dim: Dim, sizes: dict[str, int]) -> int:
     return sizes[dim] if isinstance(dim, str) else dim
-
-

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
 import jinja2
 
 from .errors import TemplateError
+
+_SPLICE = re.compile(r"^( *)\{\{ \*(\w+) \}\}$", re.MULTILINE)
 
 
 @cache
@@ -29,10 +32,15 @@ def template_text(path: str) -> str:
         raise TemplateError(f"{path} is missing from the templates; reinstall kernelpress") from None
 
 
+def template_source(path: str) -> str:
+    """The template as Jinja reads it: a line `{{ *name }}` stands for all lines of `name`, each at its indent."""
+    return _SPLICE.sub(r'{% for line in \2 %}\1{{ line }}{{ "\\n" }}{% endfor %}', template_text(path))
+
+
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(template_text),
+        loader=jinja2.FunctionLoader(template_source),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

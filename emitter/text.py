@@ -11,15 +11,18 @@ DEEPEST = 12
 
 def commented(lines: Sequence[tuple[str, str]], mark: str) -> list[str]:
     """Lines of code with their comments in one column, or behind the code or above it where they are too long."""
-    widths = [len(code) for code, comment in lines if comment and len(code) <= 56]
-    column = max(widths, default=0)
+    most = WIDTH - DEEPEST
+    beside = [code for code, comment in lines if comment and len(f"{code}  {mark} {comment}") <= most]
+    column = max((len(code) for code in beside if len(code) <= 56), default=0)
     result = []
     for code, comment in lines:
-        line = f"{code:<{column}}  {mark} {comment}" if comment else code
-        if comment and len(line) > WIDTH - DEEPEST:
-            result.append(f"{mark} {comment}")
-            line = code
-        result.append(line)
+        aligned, close = f"{code:<{column}}  {mark} {comment}", f"{code}  {mark} {comment}"
+        if not comment:
+            result.append(code)
+        elif len(close) <= most:
+            result.append(aligned if len(aligned) <= most else close)
+        else:
+            result += [f"{mark} {comment}", code]
     return result
 
 

@@ -18,7 +18,7 @@ RESERVED = {"tile", "tiles_in_row", "inside", "INDEX", "BLOCK"}
 BESIDE = {
     *("contextlib", "sys", "cupy", "launch", "build", "GPUTarget", "ASTSource"),
     # The variables of `build`, which would hide a kernel called like one of them.
-    *("index", "vector", "tile", "size", "signature", "constants", "names", "divisible", "attributes", "target"),
+    *("index", "vector", "tile", "options", "signature", "constants", "names", "divisible", "attributes", "target"),
     *("source", "compiled", "entry", "scratch"),
 }
 

@@ -188,15 +188,22 @@ def _space(group: FusionGroup, types: Mapping[str, Type]) -> Shape:
 def _infer(group: FusionGroup, space: Shape | None) -> tuple[dict[str, Type], dict[str, Signature]]:
     types: dict[str, Type] = {i.name: Type(i.dtype, i.shape if isinstance(i, TensorSpec) else ()) for i in group.inputs}
     signatures: dict[str, Signature] = {}
+    unplaced: set[str] = set()  # what depends on index() while the space is unknown
     for node in group.nodes:
         where = f"group {group.name}, node {node.name} ({node.op})"
+        above = {o.name for o in node.operands if isinstance(o, Ref)}
+        if space is None and (node.op == "index" or above & unplaced):
+            unplaced.add(node.name)
         operands = operand_types(node, types)
         try:
             signature = OPS[node.op].signature(operands, node.attributes)
         except DescriptionError as error:
             raise type(error)(f"{where}: {error}") from None
         signatures[node.name] = signature
-        types[node.name] = Type(signature.result, _shape(group, node, where, types, space))
+        # Gathered along index(), a value has no shape yet: until it has, it broadcasts with everything.
+        waits = node.op == "take" and node.name in unplaced
+        shape = () if waits else _shape(group, node, where, types, space)
+        types[node.name] = Type(signature.result, shape)
         if len(types[node.name].shape) > MAX_RANK:
             rank = len(types[node.name].shape)
             raise ShapeMismatch(f"{where} has rank {rank}, at most {MAX_RANK} dims are supported; reshape its operands")

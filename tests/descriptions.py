@@ -115,6 +115,9 @@ CHOICES: dict[str, tuple[str, dict[str, dict[str, Layout | int]]]] = {
     **{name: (text, {}) for name, text in ALL.items()},
     "bias_gelu_static": (BIAS_GELU, {"static": {"N": 4096}}),
     "bias_gelu_strided": (BIAS_GELU, {"layouts": {"x": STRIDED, "y": Layout(False, 0)}}),
+    "bias_gelu_transposed": (BIAS_GELU, {"layouts": {"x": Layout(False, 0)}}),
+    "bias_gelu_transposed_static": (BIAS_GELU, {"layouts": {"x": Layout(False, 0)}, "static": {"N": 64}}),
+    "causal_static": (CAUSAL, {"static": {"S": 8, "T": 8}}),
     "broadcast_static": (BROADCAST, {"static": {"H": 3, "S": 8, "D": 8}}),
     "embedding_static": (EMBEDDING, {"static": {"V": 100, "D": 64}}),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from launch.cpu.memory import POISON, Side, guarded, outside_written
+from launch.cpu.memory import PAGE, POISON, Side, guarded, outside_written
 
 _MARGIN = 256
 """Bytes of poison on either side of an array on a GPU."""
@@ -36,6 +36,10 @@ class Placed(ABC):
     @abstractmethod
     def outside_written(self) -> bool:
         """Whether a byte around or between its elements has changed."""
+
+    @abstractmethod
+    def surround(self, byte: int) -> None:
+        """Set every byte around and between its elements."""
 
 
 class Arrays(ABC):
@@ -84,6 +88,11 @@ class _Guarded(Placed):
     def outside_written(self) -> bool:
         return outside_written(self.array)
 
+    def surround(self, byte: int) -> None:
+        contents = self.array.copy()
+        np.frombuffer(self.array.base, np.uint8)[PAGE:-PAGE] = byte  # type: ignore[arg-type]
+        self.array[...] = contents
+
 
 class _Numpy(Arrays):
     def to_numpy(self, array: Any) -> np.ndarray:
@@ -114,6 +123,12 @@ class _OnGpu(Placed):
         around = self.memory.get()
         poison(_elements(around, self.like, self.first))
         return bool(np.any(around != POISON))
+
+    def surround(self, byte: int) -> None:
+        contents = self.numpy().copy()
+        around = np.full(self.memory.size, byte, np.uint8)
+        _elements(around, self.like, self.first)[...] = contents
+        self.memory.set(around)
 
 
 class _Cupy(Arrays):

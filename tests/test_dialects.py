@@ -1,4 +1,4 @@
-"""The dialects: every op has a spelling for every type it takes, constants are exact, brackets are where they must be."""
+"""The dialects: each op has a spelling for each type it takes, constants are exact, brackets are where they must be."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from expression_kernels import BACKENDS, Array, Case, Kernels, Write
 
 from emitter.dialects import CUDA, DIALECTS, TRITON, Constant, Dialect, Expr
-from emitter.dialects.expr import C_PRECEDENCE, PYTHON_PRECEDENCE
+from emitter.dialects.expr import C_PRECEDENCE, PYTHON_PRECEDENCE, Number
 from emitter.dtypes import BF16, BOOL, DTYPES, F8E4M3, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from emitter.errors import DTypeMismatch, UnsupportedOp
 from emitter.group import Attributes
@@ -207,22 +207,34 @@ def casts() -> Kernels:
 FLOAT_CONSTANTS = [0.0, -0.0, 0.1, -2.5, 1e22, 2e50, 1e-40, 5e-324, 16777217.0, math.pi, math.inf, -math.inf, math.nan]
 
 
-def constants() -> list[tuple[float | int | bool, DType]]:
+def constants() -> list[tuple[Number, DType]]:
     integers = [(v, t) for t in HELD if t.is_integer for v in (0, 1, 100, *t.limits)]
     return [*((v, t) for t in (F32, F64) for v in FLOAT_CONSTANTS), *integers, (True, BOOL), (False, BOOL)]
 
 
 def _constant_cases() -> Iterator[Case]:
     for number, (value, t) in enumerate(constants()):
-        alone: Write = lambda d, x, value=value, t=t: d.select(x[0], d.literal(value, t), d.literal(value, t))  # type: ignore[misc]
-        chosen: Write = lambda d, x, value=value, t=t: d.select(x[0], d.literal(value, t), x[1])  # type: ignore[misc]
-        yield Case(f"alone_{number}", (BOOL,), t, alone)
-        yield Case(f"chosen_{number}", (BOOL, t), t, chosen)
+        yield Case(f"alone_{number}", (BOOL,), t, partial(_alone, value, t))
+        yield Case(f"chosen_{number}", (BOOL, t), t, partial(_chosen, value, t))
         if t is not BOOL:
-            greater: Write = lambda d, x, value=value, t=t: d.apply("maximum", (d.literal(value, t), x[0]), (t, t), t)  # type: ignore[misc]
-            added: Write = lambda d, x, value=value, t=t: d.apply("add", (x[0], d.literal(value, t)), (t, t), t)  # type: ignore[misc]
-            yield Case(f"greater_{number}", (t,), t, greater)
-            yield Case(f"added_{number}", (t,), t, added)
+            yield Case(f"greater_{number}", (t,), t, partial(_greater, value, t))
+            yield Case(f"added_{number}", (t,), t, partial(_added, value, t))
+
+
+def _alone(value: Number, t: DType, dialect: Dialect, x: Sequence[Expr]) -> Expr:
+    return dialect.select(x[0], dialect.literal(value, t), dialect.literal(value, t))
+
+
+def _chosen(value: Number, t: DType, dialect: Dialect, x: Sequence[Expr]) -> Expr:
+    return dialect.select(x[0], dialect.literal(value, t), x[1])
+
+
+def _greater(value: Number, t: DType, dialect: Dialect, x: Sequence[Expr]) -> Expr:
+    return dialect.apply("maximum", (dialect.literal(value, t), x[0]), (t, t), t)
+
+
+def _added(value: Number, t: DType, dialect: Dialect, x: Sequence[Expr]) -> Expr:
+    return dialect.apply("add", (x[0], dialect.literal(value, t)), (t, t), t)
 
 
 @cache
@@ -441,14 +453,27 @@ def test_operators_are_ieee_on_a_gpu(backend: Backend) -> None:
     assert {"div.rn.f32", "sqrt.rn.f32", "max.NaN.f32", "min.NaN.f32"} <= set(re.findall(r"\S+\.f32", ptx))
 
 
-@pytest.mark.parametrize("target", ["cuda:80", "hip:gfx942"])
-def test_every_spelling_compiles_for_triton(target: str) -> None:
-    chosen = meanings().only({F32, F64, I32, U16, BOOL})
+@pytest.mark.parametrize(
+    ("target", "dtype"),
+    [
+        ("cuda:80", F32),
+        ("cuda:80", U16),
+        ("cuda:90", F64),
+        ("hip:gfx942", F32),
+        ("hip:gfx942", F64),
+        ("hip:gfx942", I32),
+    ],
+    ids=str,
+)
+def test_every_spelling_compiles_for_triton(target: str, dtype: DType) -> None:
+    chosen = meanings().only({dtype, BOOL})
+    assert len(chosen.cases) > 60
     assert chosen.compile(Target.parse(target)).binary
 
 
-def test_every_spelling_compiles_for_cuda() -> None:
-    assert meanings().compile_cuda(Target.parse("cuda:80")).binary
+@pytest.mark.parametrize(("arch", "dtype"), [(80, F32), (90, F64), (80, I32), (90, U16)], ids=str)
+def test_every_spelling_compiles_for_cuda(arch: int, dtype: DType) -> None:
+    assert meanings().only({dtype, BOOL}).compile_cuda(Target.parse(f"cuda:{arch}")).binary
 
 
 def test_stored_values_are_the_reference_s() -> None:

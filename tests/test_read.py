@@ -7,12 +7,14 @@ import re
 import string
 from pathlib import Path
 
+import numpy as np
 import pytest
 from descriptions import ALL, BIAS_GELU, EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emitter
+import launch
 from emitter import errors
 from emitter.dtypes import F16, F32
 from emitter.group import DimSize, Literal, Node, Ref, ScalarSpec, TensorSpec
@@ -59,6 +61,29 @@ def test_every_example_is_named_like_its_file_and_emits(path: Path) -> None:
     assert group.name == path.stem
     for backend in emitter.BACKENDS:
         assert group.name in emitter.emit(group, backend).device
+
+
+SIZES = {"B": 2, "D": 8, "H": 3, "M": 5, "N": 16, "S": 4, "T": 6, "V": 11}
+
+
+@pytest.mark.parametrize("backend", emitter.BACKENDS)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_example_gives_right_numbers(path: Path, backend: str) -> None:
+    group = read(path)
+    chance = np.random.default_rng(0)
+    arguments: list[object] = []
+    for spec in group.inputs:
+        if isinstance(spec, TensorSpec):
+            shape = [SIZES[d] if isinstance(d, str) else d for d in spec.shape]
+            arguments.append(chance.integers(-7, 7, shape).astype(spec.dtype.numpy))
+        else:
+            arguments.append(0.25)
+    got = launch.load(group, backend, device="cpu")(*arguments)
+    want = emitter.reference(group, *arguments)
+    pairs = zip(*(r if isinstance(r, tuple) else (r,) for r in (got, want)), strict=True)
+    for a, b in pairs:
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a.astype("f8"), b.astype("f8"), rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -63,7 +63,8 @@ def test_shapes_follow_numpy() -> None:
 
 
 def test_index_must_not_widen_what_it_counts() -> None:
-    two = 'name = "g"\noutputs = ["a", "b"]\n[inputs]\nx = "f32[M, N]"\nz = "f32[N]"\n[body]\na = "x + 1"\nb = "z + index(0)"\n'
+    two = 'name = "g"\noutputs = ["a", "b"]\n[inputs]\nx = "f32[M, N]"\nz = "f32[N]"\n'
+    two += '[body]\na = "x + 1"\nb = "z + index(0)"\n'
     assert verify(parse(two)).types["b"] == Type(F64, ("M", "N")), "the space is that of all outputs"
     with pytest.raises(errors.UnknownDim, match="axis 0 does not exist"):
         parse('name = "g"\noutputs = ["y"]\n[inputs]\nx = "f32"\n[body]\ny = "x + index(0)"\n')

@@ -69,6 +69,7 @@ TABLE: dict[str, Row] = {
     "logical_xor": Row(bool=_XOR),
     "logical_not": Row(bool=Prefix("!")),
     "where": everywhere(Select(), bool=Select()),
+    "copy": everywhere(Same(), bool=Same()),
     # Exponentials and trigonometry
     "exp": _library("exp"),
     "exp2": _library("exp2"),

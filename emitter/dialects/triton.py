@@ -24,9 +24,6 @@ def _helper(name: str) -> Row:
     return floats(Call(name), Call(f"{name}_f64"))
 
 
-_SAME = Row(int=Same(), uint=Same(), bool=Same())
-
-
 def _rounding(function: str) -> Row:
     return Row(f32=Call(function), f64=Call(function), int=Same(), uint=Same(), bool=Same())
 
@@ -62,6 +59,7 @@ TABLE: dict[str, Row] = {
     "logical_xor": Row(bool=Infix("^")),
     "logical_not": Row(bool=Prefix("~")),
     "where": everywhere(Select(), bool=Select()),
+    "copy": everywhere(Same(), bool=Same()),
     # Exponentials and trigonometry
     "exp": _library("exp"),
     "exp2": _library("exp2"),

@@ -48,16 +48,12 @@ def literal(value: Number, dtype: DType, mode: Mode) -> Array:
     if dtype.is_integer:
         low, high = dtype.limits
         if not low <= value <= high:
-            raise LiteralOverflow(
-                f"the integer {value} does not fit {dtype} ({low} to {high}); use a wider type"
-            )
+            raise LiteralOverflow(f"the integer {value} does not fit {dtype} ({low} to {high}); use a wider type")
         return np.asarray(value, dtype.numpy)
     try:
         number = float(value)
     except OverflowError:
-        raise LiteralOverflow(
-            f"the integer {value} does not fit any float; write it as inf, or scale it"
-        ) from None
+        raise LiteralOverflow(f"the integer {value} does not fit any float; write it as inf, or scale it") from None
     with np.errstate(all="ignore"):
         return np.asarray(np.float64(number)).astype(dtype.compute.numpy).astype(held(dtype, mode))
 

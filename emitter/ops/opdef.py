@@ -144,21 +144,13 @@ class OpDef:
         """Operand and result types under NumPy 2's rules. Raises DTypeMismatch or LiteralOverflow."""
         got = ", ".join(map(str, operands))
         if len(operands) != len(self.parameters):
-            raise DTypeMismatch(
-                f"{self.call}: expected {len(self.parameters)} operands, got {len(operands)} ({got})"
-            )
+            raise DTypeMismatch(f"{self.call}: expected {len(self.parameters)} operands, got {len(operands)} ({got})")
         try:
             signature = self.rule.resolve(operands, attributes)
         except NoSignature:
-            raise DTypeMismatch(
-                f"{self.call}: expected {self.rule.accepts}, got {got}; {self.rule.way_out}"
-            ) from None
+            raise DTypeMismatch(f"{self.call}: expected {self.rule.accepts}, got {got}; {self.rule.way_out}") from None
         for position, (value, operand) in enumerate(zip(operands, signature.operands, strict=True)):
-            if (
-                isinstance(value, int)
-                and operand.is_integer
-                and not self.rule.allows(value, position, operand)
-            ):
+            if isinstance(value, int) and operand.is_integer and not self.rule.allows(value, position, operand):
                 low, high = operand.limits
                 raise LiteralOverflow(
                     f"{self.call}: expected {self.parameters[position]} to fit {operand} ({low} to {high}), "

@@ -32,8 +32,7 @@ def _question(operands: Sequence[OperandType]) -> tuple[list[Asked], DType]:
     if not given:
         return [strong(o).numpy for o in operands], F16
     asked: list[Asked] = [
-        o.numpy if isinstance(o, DType) else np.dtype(bool) if isinstance(o, bool) else type(o)
-        for o in operands
+        o.numpy if isinstance(o, DType) else np.dtype(bool) if isinstance(o, bool) else type(o) for o in operands
     ]
     if not any(d in NOT_NUMPYS for d in given):
         return asked, F16
