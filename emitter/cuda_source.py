@@ -61,6 +61,7 @@ class CudaBody:
         self.inner = len(plan.loops) - 1
         self.indices = {n: names.index for n, names in enumerate(plan.loops)}
         self.per_element = {**self.indices, self.inner: f"{plan.inner.index} + v"}
+        self.loops_of = {placed.key: placed.loops for placed in plan.analysis.values}
         self.outputs = {key for _, key, _ in plan.analysis.stores}
         self.speller = Speller(plan, CUDA, original, self._element, self.per_element.__getitem__)
         self.count = f"{plan.inner.extent} - {plan.inner.index}"
@@ -84,11 +85,8 @@ class CudaBody:
             return False
         step = next(s for s in access.steps if s.loop is None)
         gathered = step.gathered
-        index_loops = self._loops_of(gathered) if isinstance(gathered, tuple) else frozenset()
+        index_loops = self.loops_of[gathered] if isinstance(gathered, tuple) else frozenset()
         return self.plan.touches_inner(index_loops)
-
-    def _loops_of(self, key: tuple[str, tuple[int | None, ...]]) -> frozenset[int]:
-        return next(v.loops for v in self.analysis.values if v.key == key)
 
     def _element(self, placed: Placed, name: str) -> str:
         return f"{name}[v]" if self._vector(placed) else name
@@ -203,7 +201,7 @@ class CudaBody:
             outside = f"{at} < 0 || v >= {self.count}"
             self.lines.elements += [declare, (f"{head} = {outside} ? {zero} : {item};", comment)]
         else:
-            index_loops = self._loops_of(step.gathered) if isinstance(step.gathered, tuple) else frozenset()
+            index_loops = self.loops_of[step.gathered] if isinstance(step.gathered, tuple) else frozenset()
             self._level(index_loops).append(declare)
             lines = self._level(placed.loops)
             if self._vector(placed):

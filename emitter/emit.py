@@ -15,7 +15,7 @@ from .group import Dim, DimSize, FusionGroup, TensorSpec
 from .host_source import Host
 from .layout import CONTIGUOUS, Layout
 from .lower import lower
-from .plan import Plan, make_plan, parameters
+from .plan import Plan, make_plan, parameters, walked_along_inner
 from .prelude import defined, needed
 from .printer import Printer
 from .read import to_toml
@@ -47,6 +47,11 @@ class _Job:
     def flat(self) -> bool:
         return self.plan.rows is None
 
+    @property
+    def threads(self) -> int:
+        """Threads of a CUDA block: at least one row of a square tile."""
+        return max(self.schedule.threads, SQUARE) if self.plan.transposed else self.schedule.threads
+
 
 def emit(
     group: FusionGroup,
@@ -75,7 +80,7 @@ def emit(
         plan = make_plan(analysis, "python", triton_source.RESERVED | set(defined(prelude)), beside)
     else:
         plan = make_plan(analysis, "cpp", cuda_source.RESERVED | set(defined(prelude)), set())
-    default = choose(_tensor_dtypes(verified), plan.rows is None, bool(plan.transposed))
+    default = choose(_vector_dtypes(plan), plan.rows is None, bool(plan.transposed))
     job = _Job(
         original,
         plan,
@@ -142,9 +147,10 @@ def _layouts(verified: Verified, given: Mapping[str, Layout | str]) -> dict[str,
     return chosen
 
 
-def _tensor_dtypes(verified: Verified) -> list[DType]:
-    group = verified.group
-    return [t.dtype for t in group.tensors] + [verified.types[o].dtype for o in group.outputs]
+def _vector_dtypes(plan: Plan) -> list[DType]:
+    """dtypes of what the kernel reads and writes along its inner loop."""
+    types = plan.analysis.verified.types
+    return [types[tensor].dtype for tensor in sorted(walked_along_inner(plan))]
 
 
 def _template(job: _Job) -> str:
@@ -216,7 +222,7 @@ def _cuda(job: _Job) -> KernelSource:
         banner="\n".join(f"// {line}" for line in job.banner),
         summary=job.summary,
         helpers=tuple(helpers),
-        threads=job.schedule.threads,
+        threads=job.threads,
         entry=plan.entry,
         signature=signature,
         flat=job.flat,

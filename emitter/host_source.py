@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .analysis import Analysis
-from .group import Dim, ScalarSpec, TensorSpec, type_text
+from .analysis import Access, Analysis
+from .errors import ShapeMismatch
+from .group import Dim, DimSize, ScalarSpec, TensorSpec, type_text
 from .layout import Layout
 from .names import Namer
 from .plan import Plan
@@ -14,10 +16,10 @@ from .prelude import defined
 from .schedule import SQUARE, Schedule
 from .source import Backend, GridExpr, ParamSpec
 from .statements import INDEX_LIMIT
-from .text import arguments
+from .text import arguments, wrapped
 
 PRELUDE = "host/arrays.py"
-_RESERVED = {"out", "wide", "aligned", "vector", "block_x", "block_y", "index", "arguments", "kernel"}
+_RESERVED = {"any", "launch", "out", "wide", "aligned", "vector", "block_x", "block_y", "index", "arguments", "kernel"}
 """What the template and the lines made here call their own variables."""
 
 
@@ -36,20 +38,36 @@ class LaunchContext:
     out_names: str
     out_labels: str
     outputs: tuple[str, ...]
-    all_views: str
+    one_device: tuple[str, ...]
     apart: tuple[str, ...]
     empty_test: str
+    smaller: str
+    relaunch: tuple[str, ...]
     result: str
     sizes: tuple[str, ...]
     wide: str
-    aligned: str
+    aligned: tuple[str, ...]
     tile: tuple[str, ...]
     arguments: str
     anchor: str
-    vector: int
+    vector: str
     tile_tuple: str
     grid: str
     block: str
+
+
+def _strings(names: Sequence[str]) -> str:
+    """A tuple of strings, as Python source."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return f"({quoted}{',' if len(names) == 1 else ''})"
+
+
+def _listed(items: Sequence[str]) -> list[str]:
+    """The items with the brackets of a list on the first and the last."""
+    if not items:
+        return ["[]"]
+    opened = [f"[{items[0]}", *items[1:]]
+    return [*opened[:-1], f"{opened[-1]}]"]
 
 
 class Host:
@@ -67,7 +85,12 @@ class Host:
         self.names = {i.name: namer.name(i.name) for i in self.group.inputs}
         self.names |= {o: namer.name(o) for o in self.group.outputs}
         self.dims = {d: namer.name(d) for d in self.group.dims}
-        accesses = [*(v.access for v in self.analysis.values if v.access), *(a for _, _, a in self.analysis.stores)]
+        self.stores = {output: access for output, _, access in self.analysis.stores}
+        self.loads: dict[str, list[Access]] = {}
+        for value in self.analysis.values:
+            if value.access:
+                self.loads.setdefault(value.access.tensor, []).append(value.access)
+        accesses = [*self.stores.values(), *itertools.chain(*self.loads.values())]
         self.layouts: dict[str, Layout] = {a.tensor: a.layout for a in accesses}
         self.blocks = tuple(namer.name(b) for b in self._block_wanted())
 
@@ -93,6 +116,7 @@ class Host:
         views = [self.names[t.name] for t in group.tensors] + names
         anchor = self.names[group.tensors[0].name] if group.tensors else names[0]
         parameters = [self.names[i.name] for i in group.inputs]
+        smaller = [self.names[o] for o in self._smaller()]
         return LaunchContext(
             signature=arguments([*parameters, "*", "out=None"], len("def launch():"), "    "),
             summary=self.summary,
@@ -103,11 +127,13 @@ class Host:
             checks=tuple(self._checks()),
             several=len(outputs) > 1,
             out_names=", ".join(names),
-            out_labels=repr(tuple(outputs)),
+            out_labels=_strings(outputs),
             outputs=tuple(self._outputs(names)),
-            all_views=", ".join(views) if len(views) > 1 else "",
+            one_device=tuple(wrapped("same_device", views, "", 4)) if len(views) > 1 else (),
             apart=tuple(self._apart(names)),
             empty_test=self._empty_test(),
+            smaller=f"{', '.join(smaller)}," if len(smaller) == 1 else ", ".join(smaller),
+            relaunch=self._relaunch() if smaller else (),
             result=results[0] if len(results) == 1 else f"{', '.join(results)}",
             sizes=tuple(self._sizes()),
             wide=self._wide(),
@@ -115,7 +141,7 @@ class Host:
             tile=(*self._tile(), *self._index()),
             arguments=self._arguments(),
             anchor=anchor,
-            vector=self.schedule.vector,
+            vector="vector" if self.backend == "cuda" else f"{self.schedule.vector} if aligned else 1",
             tile_tuple=self._tile_tuple(),
             grid=self.grid.python(),
             block=self._block(),
@@ -136,7 +162,7 @@ class Host:
         layout = self.layouts[tensor]
         if layout.contiguous:
             return "C-contiguous"
-        return "any strides" if layout.unit_axis is None else f"any strides but 1 along axis {layout.unit_axis}"
+        return "any strides" if layout.unit_axis is None else f"stride 1 along axis {layout.unit_axis}"
 
     def _out_document(self) -> str:
         if len(self.group.outputs) > 1:
@@ -169,7 +195,7 @@ class Host:
 
     def _layout_checks(self, tensors: Sequence[str]) -> list[str]:
         contiguous = [self.names[t] for t in tensors if self.layouts[t].contiguous]
-        lines = [f"expect_contiguous({', '.join(contiguous)})"] if contiguous else []
+        lines = wrapped("expect_contiguous", contiguous, "", 4) if contiguous else []
         for tensor in tensors:
             layout = self.layouts[tensor]
             if layout.unit_axis is not None:
@@ -189,21 +215,25 @@ class Host:
 
     def _apart(self, names: Sequence[str]) -> list[str]:
         """Overlap checks; an input may be an output's exact view where each element is read where it is written."""
-        lines = []
-        everywhere = frozenset(range(len(self.analysis.loops)))
-        for position, (name, output) in enumerate(zip(names, self.group.outputs, strict=True)):
-            stored = next(a for o, _, a in self.analysis.stores if o == output)
-            whole = {s.loop for s in stored.steps} == everywhere
-            safe = [t.name for t in self.group.tensors if whole and self._read_in_place(t.name, output)]
-            others = [self.names[t.name] for t in self.group.tensors] + list(names[:position])
-            if others:
-                lines.append(f"expect_apart({name}, {tuple(safe)!r}, {', '.join(others)})")
+        inputs = [self.names[t.name] for t in self.group.tensors]
+        like: dict[tuple[str, ...], list[str]] = {}
+        for name, output in zip(names, self.group.outputs, strict=True):
+            like.setdefault(tuple(self._overwritable(output)), []).append(name)
+        lines = wrapped("expect_disjoint", names, "", 8) if len(names) > 1 else []
+        for safe, outputs in like.items() if inputs else ():
+            items = [*_listed(outputs), *_listed(inputs), *_listed([f'"{name}"' for name in safe])]
+            lines += wrapped("expect_apart", items, "", 8)
         return lines
 
-    def _read_in_place(self, tensor: str, output: str) -> bool:
-        accesses = [v.access for v in self.analysis.values if v.access and v.access.tensor == tensor]
-        stored = next(a for o, _, a in self.analysis.stores if o == output)
-        return all([s.loop for s in a.steps] == [s.loop for s in stored.steps] for a in accesses)
+    def _overwritable(self, output: str) -> list[str]:
+        """Inputs whose exact view the output may be."""
+        stored = self.stores[output]
+        if {s.loop for s in stored.steps} != set(range(len(self.analysis.loops))):
+            return []
+        return [t.name for t in self.group.tensors if self._read_in_place(t.name, stored)]
+
+    def _read_in_place(self, tensor: str, stored: Access) -> bool:
+        return all([s.loop for s in a.steps] == [s.loop for s in stored.steps] for a in self.loads.get(tensor, ()))
 
     def _empty_test(self) -> str:
         """Whether the outputs have no elements."""
@@ -211,6 +241,41 @@ class Host:
         if not sizes:
             return ""
         return f"{sizes[0]} == 0" if len(sizes) == 1 else f"0 in ({', '.join(sizes)})"
+
+    def _smaller(self) -> list[str]:
+        """Outputs that do not span the whole space, so that they may have elements where the space has none."""
+        space = sum(dim != 1 for dim in self.analysis.verified.space)
+        found = [o for o in self.group.outputs if sum(dim != 1 for dim in self.types[o].shape) < space]
+        if found and 0 in self.analysis.verified.space:
+            raise ShapeMismatch(
+                f"group {self.group.name}: output {found[0]} has elements, and {self._whole()} never has any; "
+                "describe them as two groups"
+            )
+        return found
+
+    def _whole(self) -> str:
+        return next(o for o in self.group.outputs if 0 in self.types[o].shape)
+
+    def _relaunch(self) -> tuple[str, ...]:
+        """A launch over a space in which every empty axis has size 1, where no node computes with that size."""
+        space = self.analysis.verified.space
+        operands = [o for v in self.analysis.values for o in v.operands]
+        used = dict.fromkeys(o.dim for o in operands if isinstance(o, DimSize) and o.dim in space)
+        checks = [f'expect_positive("{dim}", {self.dims[dim]})' for dim in used if isinstance(dim, str)]
+        texts = []
+        for item in self.group.inputs:
+            name = self.names[item.name]
+            texts.append(f"padded({name}, {self._nonempty(item.shape)})" if isinstance(item, TensorSpec) else name)
+        outs = [f"padded({self.names[o]}, {self._nonempty(self.types[o].shape)})" for o in self.group.outputs]
+        texts.append(f"out=({', '.join(outs)})")
+        return (*checks, *wrapped("launch", texts, "", 12))
+
+    def _nonempty(self, shape: Sequence[Dim]) -> str:
+        space = self.analysis.verified.space
+        texts = [
+            (f"{self.dims[d]} or 1" if d in space else self.dims[d]) if isinstance(d, str) else str(d) for d in shape
+        ]
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
     def _space_text(self) -> list[str]:
         space = self.analysis.verified.space
@@ -248,7 +313,8 @@ class Host:
     def _product(self, dims: Sequence[Dim]) -> str:
         return " * ".join(self.dims[d] if isinstance(d, str) else str(d) for d in dims)
 
-    def _aligned(self) -> str:
+    def _aligned(self) -> tuple[str, ...]:
+        """Whether vectors may be read and written: what must be a multiple of 16 is."""
         terms = []
         pointer_of = {p: t for t, p in self.plan.pointers.items()}
         for param in self.params:
@@ -262,8 +328,8 @@ class Host:
                 terms.append(self._stride(param.name))
         literal = self.plan.inner.extent
         if self.plan.rows is not None and literal.isdigit() and int(literal) % 16:
-            return "False  # rows of an odd length"
-        return f"({' | '.join(terms)}) % 16 == 0" if terms else "True"
+            return ("aligned = False  # rows of an odd length",)
+        return tuple(wrapped("aligned = ", terms, " % 16 == 0", 4, "|")) if terms else ("aligned = True",)
 
     def _stride(self, name: str) -> str:
         tensor, axis = self.plan.strides[name]
@@ -289,7 +355,7 @@ class Host:
                 vector,
                 f"{row} = {column} = {SQUARE}",
                 f"block_x = {column} // vector",
-                f"block_y = {schedule.threads} // block_x",
+                f"block_y = {max(schedule.threads, SQUARE)} // block_x",
             ]
         return [
             vector,

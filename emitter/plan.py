@@ -53,6 +53,12 @@ class Plan:
         return frozenset(a.tensor for a in accesses if _runs_along_rows(a))
 
     @property
+    def accesses(self) -> list[Access]:
+        """Every load and store."""
+        analysis = self.analysis
+        return [*(v.access for v in analysis.values if v.access), *(a for _, _, a in analysis.stores)]
+
+    @property
     def inner(self) -> LoopNames:
         return self.loops[-1]
 
@@ -196,8 +202,7 @@ def loops_needed(analysis: Analysis) -> set[int]:
     """Loops whose own coordinate some access or value uses (a tensor over all loops uses only the row)."""
     count = len(analysis.loops)
     needed: set[int] = set()
-    accesses = [*(v.access for v in analysis.values if v.access), *(a for _, _, a in analysis.stores)]
-    for access in accesses:
+    for access in (*(v.access for v in analysis.values if v.access), *(a for _, _, a in analysis.stores)):
         steps = [s.loop for s in access.steps]
         if count > 2 and access.layout.contiguous and steps == list(range(count)):
             continue
@@ -224,19 +229,17 @@ def parameters(plan: Plan, backend: Backend) -> tuple[ParamSpec, ...]:
     analysis = plan.analysis
     group, types = analysis.verified.group, analysis.verified.types
     params: list[ParamSpec] = []
-    vectors = walked_along_inner(plan)
+    vectors = read_in_vectors(plan)
     for item in group.inputs:
         if isinstance(item, TensorSpec):
             params.append(ParamSpec(plan.pointers[item.name], "pointer", item.dtype, item.name in vectors))
         else:
-            name = next(plan.values[v.key] for v in analysis.values if v.item == item)
-            params.append(ParamSpec(name, "scalar", item.dtype))
+            params.append(ParamSpec(plan.values[item.name, ()], "scalar", item.dtype))
     for output in group.outputs:
         params.append(ParamSpec(plan.pointers[output], "pointer", types[output].dtype, output in vectors))
-    # A flat CUDA kernel reads its last, partial vector element by element; rows must all start aligned.
-    whole = backend == "triton" or plan.rows is not None
+    whole = _whole_vectors(plan, backend)
     for name in plan.sizes:
-        params.append(ParamSpec(name, "size", divisible=whole and plan.inner.extent == name))
+        params.append(ParamSpec(name, "size", divisible=name in whole))
     for name, (tensor, _) in plan.strides.items():
         params.append(ParamSpec(name, "stride", divisible=tensor in vectors))
     used = sum(8 if p.dtype is None or p.kind == "pointer" else max(4, p.dtype.itemsize) for p in params)
@@ -249,8 +252,29 @@ def parameters(plan: Plan, backend: Backend) -> tuple[ParamSpec, ...]:
     return tuple(params)
 
 
+def _whole_vectors(plan: Plan, backend: Backend) -> set[str]:
+    """Sizes that must be a multiple of the vector's length for every access to be a whole vector."""
+    if backend == "cuda":
+        # Rows must all start aligned; a flat kernel reads its last, partial vector element by element.
+        return set() if plan.rows is None else {plan.inner.extent}
+    transposed = {plan.rows.extent} if plan.rows is not None and plan.transposed else set()
+    return {plan.inner.extent} | transposed
+
+
 def walked_along_inner(plan: Plan) -> set[str]:
-    """Tensors that are read or written along the inner loop, vector by vector."""
-    accesses = [*(v.access for v in plan.analysis.values if v.access), *(a for _, _, a in plan.analysis.stores)]
+    """Tensors that are read or written along the inner loop."""
     last = len(plan.analysis.loops) - 1
-    return {a.tensor for a in accesses if any(s.loop == last for s in a.steps)}
+    return {a.tensor for a in plan.accesses if any(s.loop == last for s in a.steps)}
+
+
+def read_in_vectors(plan: Plan) -> set[str]:
+    """Of these, tensors whose neighbours along the inner loop, or along a tile's rows, are neighbours in memory."""
+    last = len(plan.analysis.loops) - 1
+    strided = {a.tensor for a in plan.accesses if _steps_over(a, last)}
+    return walked_along_inner(plan) - strided | plan.transposed
+
+
+def _steps_over(access: Access, inner: int) -> bool:
+    """Whether neighbours along the inner loop lie a run-time stride apart."""
+    axes = [s.tensor_axes[-1] for s in access.steps if s.loop == inner]
+    return not access.layout.contiguous and bool(axes) and axes[0] != access.layout.unit_axis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,17 @@ INDEX_LIMIT = 2**30
 """The host code takes 32-bit indices only while every size and offset stays below this."""
 
 _I32_LIMIT = 2**31
-_PLAIN = {"add": "+", "sub": "-", "mul": "*"}
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """Arithmetic that index values keep their type in."""
+
+    sign: str
+    number: Callable[[int, int], int]
+
+
+_PLAIN = {"add": _Plain("+", operator.add), "sub": _Plain("-", operator.sub), "mul": _Plain("*", operator.mul)}
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 _INLINE_WIDTH = 48
 
@@ -37,11 +48,11 @@ class Statement:
 
 @dataclass(frozen=True)
 class Held:
-    """A value in text: its expression, the dtype it is held in, and a bound on |value| of index arithmetic."""
+    """A value in text: its expression, the dtype it is held in, and of index arithmetic the range it stays in."""
 
     expr: Expr
     dtype: DType
-    bound: int | None = None
+    span: tuple[int, int] | None = None
 
 
 class Speller:
@@ -91,7 +102,7 @@ class Speller:
             return None
         name = self.plan.values[placed.key]
         target = self.element(placed, name)
-        self.held[placed.key] = Held(Expr(target), held.dtype, held.bound)
+        self.held[placed.key] = Held(Expr(target), held.dtype, held.span)
         return Statement(
             placed.key,
             target,
@@ -99,7 +110,7 @@ class Speller:
             self.comment(node, held.expr.text),
             placed.loops,
             held.dtype,
-            held.bound is not None,
+            held.span is not None,
         )
 
     def stored(self, key: Key) -> Expr:
@@ -121,7 +132,8 @@ class Speller:
             return False
         user = users[0]
         plain = isinstance(user.item, Node) and user.item.op not in ("isnan", "isinf", "isfinite", "take")
-        return plain and user.loops == placed.loops and len(held.expr.text) <= _INLINE_WIDTH
+        cheap = user.loops == placed.loops or held.span is not None
+        return plain and cheap and len(held.expr.text) <= _INLINE_WIDTH
 
     def _expression(self, placed: Placed, node: Node) -> Held:
         result = self.types[node.name].dtype
@@ -129,11 +141,11 @@ class Speller:
             loops = sorted(placed.loops)
             text = self.coordinate(loops[0]) if loops else "0"
             precedence = self.dialect.precedence["+"] if "+" in text else 14
-            return Held(Expr(text, precedence), I64, INDEX_LIMIT - 1)
+            return Held(Expr(text, precedence), I64, (0, INDEX_LIMIT - 1))
         signature = self.plan.analysis.verified.signatures[node.name]
         pairs = zip(placed.operands, signature.operands, strict=True)
         operands = [self._operand(o, s) for o, s in pairs]
-        if node.op == "copy":
+        if node.op == "copy" or (node.op == "cast" and self._rounded_by_the_store(placed, operands[0])):
             return operands[0]
         narrow = self._index_arithmetic(node, operands)
         if narrow is not None:
@@ -146,44 +158,51 @@ class Speller:
             raise UnsupportedOp(f"group {self.original.name}, node {node.name}: {error}") from None
         return Held(expr, result.compute)
 
+    def _rounded_by_the_store(self, placed: Placed, operand: Held) -> bool:
+        """Whether a cast to a narrow float is what its store does, and nothing else uses the value."""
+        dtype = self.types[placed.key[0]].dtype
+        alone = placed.key in self._stored and placed.key not in self._users
+        return alone and dtype.compute is not dtype and dtype.is_float and operand.dtype is dtype.compute
+
     def _operand(self, operand: Key | DimSize | Literal, wanted: DType) -> Held:
         if isinstance(operand, tuple):
             return self.held[operand]
         if isinstance(operand, DimSize):
-            return Held(Expr(self.plan.size((operand.dim,))), I64, INDEX_LIMIT - 1)
+            return Held(Expr(self.plan.size((operand.dim,))), I64, (0, INDEX_LIMIT - 1))
         value = operand.value
-        bound = abs(value) if isinstance(value, int) and wanted.is_integer else None
-        dtype = I32 if bound is not None and wanted is I64 and bound < _I32_LIMIT else wanted.compute
-        return Held(self.dialect.literal(value, dtype), dtype, bound if dtype is I32 and wanted is I64 else None)
+        if isinstance(value, int) and wanted is I64 and _fits_32((value, value)):
+            return Held(self.dialect.literal(value, I32), I32, (value, value))
+        return Held(self.dialect.literal(value, wanted.compute), wanted.compute)
 
     def _widened(self, held: Held) -> Expr:
         """An index value as the i64 that it is for everything but index arithmetic."""
-        if held.bound is None:
+        if held.span is None:
             return held.expr
         if held.dtype is I32:
             return self.dialect.convert(held.expr, I32, I64)
         return self.dialect.number(held.expr, I64)
 
     def _convert(self, held: Held, dtype: DType) -> Expr:
-        return self.dialect.convert(self._widened(held), I64 if held.bound is not None else held.dtype, dtype)
+        return self.dialect.convert(self._widened(held), I64 if held.span is not None else held.dtype, dtype)
 
     def _index_arithmetic(self, node: Node, operands: list[Held]) -> Held | None:
         """Sums, products and comparisons of indices that 32 bits hold, left at the index type's width."""
-        if not any(o.bound is not None and o.dtype is I64 for o in operands):
+        if not any(o.span is not None and o.dtype is I64 for o in operands):
             return None
         if node.op in _COMPARISONS:
-            if all(_fits_32(o) for o in operands):
-                types = [I32 if o.bound is not None else o.dtype for o in operands]
+            if all(map(_held_in_32, operands)):
+                types = [I32 if o.span is not None else o.dtype for o in operands]
                 exprs = [o.expr for o in operands]
                 return Held(self.dialect.apply(node.op, exprs, types, BOOL), BOOL)
             return None
-        if node.op not in _PLAIN or any(o.bound is None for o in operands):
+        a, b = (o.span for o in operands) if len(operands) == 2 else (None, None)
+        if node.op not in _PLAIN or a is None or b is None:
             return None
-        a, b = (o.bound or 0 for o in operands)
-        bound = a * b if node.op == "mul" else a + b
-        if bound >= _I32_LIMIT:
+        ends = [_PLAIN[node.op].number(x, y) for x in a for y in b]
+        span = min(ends), max(ends)
+        if not _fits_32(span):
             return None
-        return Held(self.dialect.infix(_PLAIN[node.op], operands[0].expr, operands[1].expr), I64, bound)
+        return Held(self.dialect.infix(_PLAIN[node.op].sign, operands[0].expr, operands[1].expr), I64, span)
 
     def comment(self, node: Node, text: str) -> str:
         """`f16[M, N]`, with the node's own text in front where the code reads differently."""
@@ -192,7 +211,11 @@ class Speller:
         return str(kind) if said == text.replace("[v]", "") else f"{said}: {kind}"
 
 
-def _fits_32(held: Held) -> bool:
-    if held.bound is not None:
-        return held.bound < _I32_LIMIT
+def _fits_32(span: tuple[int, int]) -> bool:
+    return span[0] >= -_I32_LIMIT and span[1] < _I32_LIMIT
+
+
+def _held_in_32(held: Held) -> bool:
+    if held.span is not None:
+        return _fits_32(held.span)
     return held.dtype.kind == "bool" or (held.dtype.is_integer and held.dtype.bits <= 32 and held.dtype.name != "u32")

@@ -39,3 +39,22 @@ def arguments(items: Sequence[str], before: int, indent: str) -> str:
             lines.append(f"{item},")
     lines[-1] = lines[-1].rstrip(",")
     return "\n" + "\n".join(indent + line for line in lines) + "\n"
+
+
+def wrapped(head: str, items: Sequence[str], tail: str, indent: int, separator: str = ",") -> list[str]:
+    """`head(items)tail` as lines that stand `indent` deep: one where it fits, else the items on lines of their own."""
+    glue = f"{separator} " if separator == "," else f" {separator} "
+    line = f"{head}({glue.join(items)}){tail}"
+    if indent + len(line) <= WIDTH:
+        return [line]
+    rows: list[str] = []
+    for item in items:
+        if rows and indent + 4 + len(rows[-1]) + len(glue) + len(item) + 1 <= WIDTH:
+            rows[-1] += glue + item
+        else:
+            rows.append(item)
+    if separator == ",":
+        inner = [f"    {row}," for row in rows[:-1]] + [f"    {rows[-1]}"]
+    else:
+        inner = [f"    {rows[0]}"] + [f"    {separator} {row}" for row in rows[1:]]
+    return [f"{head}(", *inner, f"){tail}"]

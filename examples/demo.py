@@ -1,7 +1,5 @@
 """The main job in one go: describe a group, emit it in both languages, run both, compare with NumPy."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

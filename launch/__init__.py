@@ -1,7 +1,7 @@
 """kernelpress launch: emitted source to running kernels, on a GPU or on the CPU.
 
-    kernel = launch.load("examples/bias_gelu.toml", backend="cuda")
-    y = kernel(x, b)
+kernel = launch.load("examples/bias_gelu.toml", backend="cuda")
+y = kernel(x, b)
 """
 
 from __future__ import annotations

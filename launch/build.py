@@ -14,7 +14,6 @@ from .compile_cuda import compile_cuda, cuda_key
 from .compile_triton import compile_triton, signature, triton_key
 from .cpu.compiler import build_cpu, host_compiler
 from .cpu.cuda import CpuModule, load_cpu
-from .cpu.triton import interpret
 from .targets import Target
 
 
@@ -28,13 +27,9 @@ def key_for(source: KernelSource, instance: Instance, target: Target) -> CacheKe
 
 def build_artifact(store: Cache, source: KernelSource, instance: Instance, target: Target) -> Artifact:
     """The artifact of one instance, from the cache or compiled now. Raises CompileError, MissingLibrary."""
-    if target.kind == "cpu":
-        compile = _compile_cpu
-    else:
-        compile = compile_triton if source.backend == "triton" else compile_cuda
-    return store.get_or_compile(
-        key_for(source, instance, target), lambda: compile(source, instance, target)
-    )
+    compilers = {"triton": compile_triton, "cuda": compile_cuda}
+    compile = _compile_cpu if target.kind == "cpu" else compilers[source.backend]
+    return store.get_or_compile(key_for(source, instance, target), lambda: compile(source, instance, target))
 
 
 def loaded(artifact: Artifact, load_binary: Callable[..., Callable[..., None]]) -> Callable[..., None]:
@@ -42,12 +37,12 @@ def loaded(artifact: Artifact, load_binary: Callable[..., Callable[..., None]]) 
     return load_binary(artifact.binary, artifact.entry, artifact.shared, artifact.scratch)
 
 
-def cpu_function(
-    store: Cache, source: KernelSource, instance: Instance, module: dict[str, Any]
-) -> Callable[..., None]:
+def cpu_function(store: Cache, source: KernelSource, instance: Instance, module: dict[str, Any]) -> Callable[..., None]:
     """The function handle that runs one instance on the CPU."""
     if source.backend == "triton":
         import triton.language as tl
+
+        from .cpu.triton import interpret
 
         constants = {"INDEX": tl.int64 if instance.index == "i64" else tl.int32}
         constants |= dict(zip(source.tile_names, instance.tile, strict=True))

@@ -20,6 +20,7 @@ from emitter.source import Instance, KernelSource, ParamSpec
 from .artifact import Artifact, BinaryKind, CacheKey
 from .environment import INTERPRET, triton_interprets
 from .errors import BadTarget, CompileError, MissingLibrary
+from .module import execute
 from .targets import Target
 
 INDEX = "INDEX"
@@ -131,8 +132,6 @@ def _kernel(source: KernelSource, target: Target) -> Any:
     if triton_interprets():
         reason = f"{INTERPRET} is set, and then Triton only interprets: unset it before starting Python"
         raise CompileError(source.entry, str(target), reason)
-    from .cpu.triton import execute
-
     fn = execute(source.device, source.entry).get(source.entry)
     if fn is None:
         raise CompileError(source.entry, str(target), f"the device text defines no function {source.entry!r}")

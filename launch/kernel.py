@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,16 +16,15 @@ import emitter
 from emitter.group import FusionGroup, TensorSpec
 from emitter.layout import CONTIGUOUS, Layout, layout_of
 from emitter.reference import bind_sizes
-from emitter.schedule import Schedule
-from emitter.schedule import Backend
+from emitter.schedule import Backend, Schedule
 from emitter.source import Instance, KernelSource
 from emitter.verify import Type, verify
 
 from .artifact import Artifact, CacheKey
 from .build import build_artifact, cpu_function, key_for, loaded
 from .cache import Cache
-from .cpu.triton import execute
 from .errors import MissingLibrary
+from .module import execute
 from .targets import Target, current_target
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -153,20 +153,26 @@ class Variant:
     def __init__(self, kernel: Kernel, source: KernelSource) -> None:
         self.kernel = kernel
         self.source = source
+        if source.backend == "triton" and find_spec("triton") is None:
+            raise MissingLibrary("Triton", "backend='triton'", "pip install 'kernelpress[cuda13]'")
         text = f"{source.device}\n\n{source.host}" if source.backend == "triton" else source.host
         self.module = execute(text, source.name)
         if kernel.device == "cpu":
             self.module["use_arrays"](np)
             self.module["build"] = self._build_cpu
+            self._host = self.module["launch"]
+            self.module["launch"] = self._noting_arguments  # also where the host code calls itself
         else:
             self.module["build"] = self._build_gpu
         self._launch: Callable[..., Any] = self.module["launch"]
         self._call = threading.local()
 
     def __call__(self, *arguments: Any, out: Any) -> Any:
-        if self.kernel.device == "cpu":
-            self._call.arguments, self._call.out = arguments, out
         return self._launch(*arguments, out=out)
+
+    def _noting_arguments(self, *arguments: Any, out: Any = None) -> Any:
+        self._call.arguments, self._call.out = arguments, out
+        return self._host(*arguments, out=out)
 
     def _build_gpu(self, index: Any, vector: int, tile: tuple[int, ...]) -> Callable[..., None]:
         instance = Instance(index, vector, tile)

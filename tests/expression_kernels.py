@@ -18,7 +18,8 @@ from launch.artifact import Artifact
 from launch.compile_cuda import compile_cuda
 from launch.compile_triton import compile_triton, signature
 from launch.cpu.cuda import CpuModule, compile_cpu
-from launch.cpu.triton import execute, interpret
+from launch.cpu.triton import interpret
+from launch.module import execute
 from launch.targets import Target
 
 BACKENDS: tuple[Backend, ...] = ("triton", "cuda")

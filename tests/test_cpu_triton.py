@@ -18,7 +18,8 @@ from triton.compiler import ASTSource
 from triton_cases import BF16, COPY, FLOATS, HEADER, NAN, TYPES, module, pointwise, run, same, sample
 
 from launch.cpu.faults import KernelFault
-from launch.cpu.triton import execute, interpret
+from launch.cpu.triton import interpret
+from launch.module import execute
 
 # The interpreter promises silence: no NumPy warning leaves it.
 pytestmark = pytest.mark.filterwarnings("error")
@@ -334,13 +335,14 @@ def test_neither_torch_nor_the_interpret_variable() -> None:
     program = f"""
 import os, sys
 import numpy as np
-from launch.cpu.triton import execute, interpret
+from launch.cpu.triton import interpret
+from launch.module import execute
 x = np.arange(4, dtype=np.float32)
 kernel = interpret(execute({HEADER + COPY!r}, "copy"), "copy", ["*fp32", "*fp32", "i32"], dict(BLOCK=4))
 kernel((1, 1, 1), (1, 1, 1), (x.ctypes.data, x.ctypes.data, np.int32(4)))
 print("torch" in sys.modules, "TRITON_INTERPRET" in os.environ)
 """
-    root = Path(inspect.getfile(execute)).parents[2]
+    root = Path(inspect.getfile(execute)).parents[1]
     result = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False"]
 

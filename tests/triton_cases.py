@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 import triton
 
-from launch.cpu.triton import execute, interpret
+from launch.cpu.triton import interpret
+from launch.module import execute
 
 HEADER = """
 import triton

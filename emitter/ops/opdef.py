@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dtypes import DType, dtype
+from ..dtypes import F64, DType, dtype
 from ..errors import BadAttribute, DTypeMismatch, LiteralOverflow, UnknownDType
 from ..group import Attributes
 
@@ -100,8 +100,9 @@ class OpDef:
     float64 or as their compute type), attributes as keywords; None for `index`, which needs the shape
     (`numerics.index`), and `cast`, which needs the types (`evaluate.cast`).
     ulp: the greatest distance of a kernel's result from the exact one, in units in the last place of the
-    compute type (f32 or f64); None where kernels give NumPy's result bit for bit (the sign of a zero that
+    compute type (f32 or f64; ulp_f64 where f64 differs); None where kernels give NumPy's result bit for bit (the sign of a zero that
     maximum, minimum, clip or relu pick from +0 and -0 is open). symbol: Python's operator for it.
+    floor: how far an f32 result near zero may be off besides, from fast division and exp2 of extreme operands.
     continuous: inside `domain` (one interval an operand), small changes of float operands change the result
     little.
     """
@@ -112,10 +113,16 @@ class OpDef:
     numpy: Callable[..., Array] | None
     doc: str
     ulp: float | None = None
+    ulp_f64: float | None = None
+    floor: float = 0.0
     symbol: str | None = None
     attributes: tuple[Attribute, ...] = ()
     continuous: bool = True
     domain: tuple[Interval, ...] = ()
+
+    def bound(self, dtype: DType) -> float | None:
+        """`ulp` for results of this dtype."""
+        return self.ulp_f64 if dtype is F64 and self.ulp_f64 is not None else self.ulp
 
     @property
     def call(self) -> str:

@@ -25,11 +25,11 @@ def use_arrays(module):
 class View:
     """What a launch needs to know of one array. Strides are in elements; device is None on the CPU."""
 
-    __slots__ = ("name", "array", "pointer", "shape", "strides", "itemsize", "contiguous", "device")
+    __slots__ = ("name", "array", "dtype", "pointer", "shape", "strides", "itemsize", "contiguous", "device")
 
-    def __init__(self, name, array, pointer, shape, strides, itemsize, contiguous, device):
-        self.name, self.array, self.pointer, self.shape, self.strides = name, array, pointer, shape, strides
-        self.itemsize, self.contiguous, self.device = itemsize, contiguous, device
+    def __init__(self, name, array, dtype, pointer, shape, strides, itemsize, contiguous, device):
+        self.name, self.array, self.dtype, self.pointer, self.shape = name, array, dtype, pointer, shape
+        self.strides, self.itemsize, self.contiguous, self.device = strides, itemsize, contiguous, device
 
 
 def view(name, array, dtype, rank):
@@ -57,7 +57,7 @@ def view(name, array, dtype, rank):
         raise ValueError(f"{name}: expected {rank} dims, got shape {shape}")
     if pointer % itemsize:
         raise ValueError(f"{name}: its address is no multiple of the {itemsize}-byte element; copy it")
-    return View(name, array, pointer, shape, strides, itemsize, contiguous, device)
+    return View(name, array, dtype, pointer, shape, strides, itemsize, contiguous, device)
 
 
 def as_array(name, array, dtype):
@@ -147,7 +147,22 @@ def empty(shape, dtype, like):
         import ml_dtypes
 
         element = np.dtype(getattr(ml_dtypes, dtype))
+        if element.itemsize == 1:  # CuPy allocates no fp8, but views bytes as it
+            return array_module().empty(shape, np.uint8).view(element)
     return array_module().empty(shape, element)
+
+
+# --- expect_positive
+def expect_positive(dim, size):
+    """Refuse an empty axis whose size is computed with by an output that has elements."""
+    if size == 0:
+        raise ValueError(f"{dim} is 0, and outputs without that axis are computed from it; launch them in a group of their own")
+
+
+# --- padded
+def padded(x, shape):
+    """Its array; where that is empty, a scratch one of `shape` beside it."""
+    return empty(shape, x.dtype, x) if 0 in x.shape else x.array
 
 
 # --- output
@@ -184,7 +199,9 @@ def same_device(*views):
 
 # --- memory_range
 def memory_range(x):
-    """First and one past the last address of its elements."""
+    """First and one past the last address of its elements; (0, 0) where it has none."""
+    if 0 in x.shape:
+        return 0, 0
     if x.contiguous:
         return x.pointer, x.pointer + math.prod(x.shape) * x.itemsize
     ends = [(size - 1) * stride * x.itemsize for size, stride in zip(x.shape, x.strides)]
@@ -193,15 +210,25 @@ def memory_range(x):
 
 
 # --- expect_apart
-def expect_apart(y, in_place, *others):
-    """Refuse an output that overlaps another array. `in_place` names inputs that it may equal exactly."""
-    low, high = memory_range(y)
-    for x in others:
-        x_low, x_high = memory_range(x)
-        if x_low < high and low < x_high and 0 not in x.shape and 0 not in y.shape:
-            same = (x.pointer, x.shape, x.strides, x.itemsize) == (y.pointer, y.shape, y.strides, y.itemsize)
-            if not (same and x.name in in_place):
-                raise ValueError(f"{y.name}: the output's memory overlaps {x.name}; give an array of its own")
+def expect_apart(outputs, inputs, in_place):
+    """Refuse an output that overlaps an input. `in_place` names inputs that an output may equal exactly."""
+    for y in outputs:
+        low, high = memory_range(y)
+        for x in inputs:
+            x_low, x_high = memory_range(x)
+            if x_low < high and low < x_high:
+                same = (x.pointer, x.shape, x.strides, x.itemsize) == (y.pointer, y.shape, y.strides, y.itemsize)
+                if not (same and x.name in in_place):
+                    raise ValueError(f"{y.name}: the output's memory overlaps {x.name}; give an array of its own")
+
+
+# --- expect_disjoint
+def expect_disjoint(*outputs):
+    """Refuse outputs that overlap one another."""
+    ranges = sorted((*memory_range(y), y.name) for y in outputs)
+    for (_, end, name), (start, _, other) in zip(ranges, ranges[1:]):
+        if start < end:
+            raise ValueError(f"{other}: the output's memory overlaps {name}; give an array of its own")
 
 
 # --- stream_of
