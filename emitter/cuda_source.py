@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .analysis import Access, Placed
-from .dialects import CUDA
+from .dialects import CUDA, Expr
 from .group import FusionGroup, Node, ScalarSpec, TensorSpec
 from .plan import LoopNames, Plan, loops_needed
 from .source import ParamSpec
@@ -187,12 +187,13 @@ class CudaBody:
         name = self.plan.values[placed.key]
         at = self.plan.namer.name(f"{name}_at")
         index = self.speller.gather_index(step.gathered)
-        size = self.plan.size(step.dims)
+        size = self.plan.count(step.dims)
         comment = self.speller.comment(placed.item, "")
         declare = (f"const Index {at} = gather_index<Index>({index}, {size});", "-1 where it is out of range")
         per_element = self._per_element_gather(placed)
-        zero = CUDA.literal(0, self.speller.types[placed.key[0]].dtype)
-        item = self._item(placed.access, at, per_element)
+        dtype = self.speller.types[placed.key[0]].dtype
+        zero = CUDA.literal(0, dtype)
+        item = CUDA.widen(Expr(self._item(placed.access, at, per_element)), dtype)
         if per_element:
             target = self._element(placed, name)
             if placed.key in self.outputs:

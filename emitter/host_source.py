@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .analysis import Access, Analysis
 from .errors import ShapeMismatch
-from .group import Dim, DimSize, ScalarSpec, TensorSpec, type_text
+from .group import Dim, ScalarSpec, TensorSpec, type_text
 from .layout import Layout
 from .names import Namer
 from .plan import Plan
@@ -19,7 +19,7 @@ from .statements import INDEX_LIMIT
 from .text import arguments, wrapped
 
 PRELUDE = "host/arrays.py"
-_RESERVED = {"any", "launch", "out", "wide", "aligned", "vector", "block_x", "block_y", "index", "arguments", "kernel"}
+_RESERVED = {"all", "results", "out", "wide", "aligned", "vector", "block_x", "block_y", "index", "arguments", "kernel"}
 """What the template and the lines made here call their own variables."""
 
 
@@ -41,8 +41,9 @@ class LaunchContext:
     one_device: tuple[str, ...]
     apart: tuple[str, ...]
     empty_test: str
-    smaller: str
-    relaunch: tuple[str, ...]
+    counts: tuple[str, ...]
+    all_empty: str
+    padding: tuple[str, ...]
     result: str
     sizes: tuple[str, ...]
     wide: str
@@ -116,7 +117,6 @@ class Host:
         views = [self.names[t.name] for t in group.tensors] + names
         anchor = self.names[group.tensors[0].name] if group.tensors else names[0]
         parameters = [self.names[i.name] for i in group.inputs]
-        smaller = [self.names[o] for o in self._smaller()]
         return LaunchContext(
             signature=arguments([*parameters, "*", "out=None"], len("def launch():"), "    "),
             summary=self.summary,
@@ -132,9 +132,10 @@ class Host:
             one_device=tuple(wrapped("same_device", views, "", 4)) if len(views) > 1 else (),
             apart=tuple(self._apart(names)),
             empty_test=self._empty_test(),
-            smaller=f"{', '.join(smaller)}," if len(smaller) == 1 else ", ".join(smaller),
-            relaunch=self._relaunch() if smaller else (),
-            result=results[0] if len(results) == 1 else f"{', '.join(results)}",
+            counts=tuple(f"{name} = {self.dims[dim]}" for name, dim in self.plan.counts.items()),
+            all_empty=f"all(0 in y.shape for y in ({', '.join(names)}))",
+            padding=self._padding(names),
+            result=", ".join(results),
             sizes=tuple(self._sizes()),
             wide=self._wide(),
             aligned=self._aligned(),
@@ -242,40 +243,22 @@ class Host:
             return ""
         return f"{sizes[0]} == 0" if len(sizes) == 1 else f"0 in ({', '.join(sizes)})"
 
-    def _smaller(self) -> list[str]:
-        """Outputs that do not span the whole space, so that they may have elements where the space has none."""
-        space = sum(dim != 1 for dim in self.analysis.verified.space)
-        found = [o for o in self.group.outputs if sum(dim != 1 for dim in self.types[o].shape) < space]
-        if found and 0 in self.analysis.verified.space:
+    def _padding(self, names: Sequence[str]) -> tuple[str, ...]:
+        """What lets outputs without the empty axis be computed: a space of size 1 along it, over scratch memory."""
+        if not self.plan.smaller:
+            return ()
+        if 0 in self.analysis.verified.space:
+            empty = next(o for o in self.group.outputs if 0 in self.types[o].shape)
             raise ShapeMismatch(
-                f"group {self.group.name}: output {found[0]} has elements, and {self._whole()} never has any; "
+                f"group {self.group.name}: output {self.plan.smaller[0]} has elements and {empty} never has any; "
                 "describe them as two groups"
             )
-        return found
-
-    def _whole(self) -> str:
-        return next(o for o in self.group.outputs if 0 in self.types[o].shape)
-
-    def _relaunch(self) -> tuple[str, ...]:
-        """A launch over a space in which every empty axis has size 1, where no node computes with that size."""
-        space = self.analysis.verified.space
-        operands = [o for v in self.analysis.values for o in v.operands]
-        used = dict.fromkeys(o.dim for o in operands if isinstance(o, DimSize) and o.dim in space)
-        checks = [f'expect_positive("{dim}", {self.dims[dim]})' for dim in used if isinstance(dim, str)]
-        texts = []
-        for item in self.group.inputs:
-            name = self.names[item.name]
-            texts.append(f"padded({name}, {self._nonempty(item.shape)})" if isinstance(item, TensorSpec) else name)
-        outs = [f"padded({self.names[o]}, {self._nonempty(self.types[o].shape)})" for o in self.group.outputs]
-        texts.append(f"out=({', '.join(outs)})")
-        return (*checks, *wrapped("launch", texts, "", 12))
-
-    def _nonempty(self, shape: Sequence[Dim]) -> str:
-        space = self.analysis.verified.space
-        texts = [
-            (f"{self.dims[d]} or 1" if d in space else self.dims[d]) if isinstance(d, str) else str(d) for d in shape
-        ]
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+        space = self._space_text()
+        lines = [f"{', '.join(space)} = {', '.join(f'{dim} or 1' for dim in space)}"]
+        tensors = [(self.names[t.name], t.shape) for t in self.group.tensors]
+        tensors += [(name, self.types[o].shape) for name, o in zip(names, self.group.outputs, strict=True)]
+        spanned = [(name, shape) for name, shape in tensors if set(shape) & set(self.analysis.verified.space)]
+        return (*lines, *(f"{name} = padded({name}, {self._shape(shape)})" for name, shape in spanned))
 
     def _space_text(self) -> list[str]:
         space = self.analysis.verified.space

@@ -29,7 +29,8 @@ class Plan:
 
     loops: names a loop, the inner one last. rows: names of the flattened outer loops (None where there is at
     most one loop); the same as the outer loop where there is one. sizes: size parameters with the host's
-    expression for each, over the dims. strides: stride parameters by tensor and axis. tiles: Triton's block size
+    expression for each, over the dims. counts: parameters that are a dim as a number, where that may differ from
+    the extent the loops run over. strides: stride parameters by tensor and axis. tiles: Triton's block size
     constants, outermost first.
     """
 
@@ -42,6 +43,7 @@ class Plan:
     pointers: dict[str, str] = field(default_factory=dict)
     values: dict[Key, str] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, str] = field(default_factory=dict)
     strides: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
@@ -51,6 +53,13 @@ class Plan:
             return frozenset()
         accesses = [v.access for v in self.analysis.values if isinstance(v.item, TensorSpec) and v.access]
         return frozenset(a.tensor for a in accesses if _runs_along_rows(a))
+
+    @property
+    def smaller(self) -> list[str]:
+        """Outputs that do not span the whole space, so that they may have elements where the space has none."""
+        verified = self.analysis.verified
+        space = sum(dim != 1 for dim in verified.space)
+        return [o for o in verified.group.outputs if sum(dim != 1 for dim in verified.types[o].shape) < space]
 
     @property
     def accesses(self) -> list[Access]:
@@ -88,6 +97,18 @@ class Plan:
         wanted = "".join(factors) if all(len(f) == 1 for f in symbols) else "_".join(factors)
         name = self.namer.name(wanted)
         self.sizes[name] = expression
+        return name
+
+    def count(self, dims: tuple[Dim, ...]) -> str:
+        """A dim as a number: the bound of a gather, or a value. A loop over an empty axis may run once; this is 0."""
+        (dim,) = dims
+        if not isinstance(dim, str) or not self.smaller or dim not in self.analysis.verified.space:
+            return self.size(dims)
+        for name, existing in self.counts.items():
+            if existing == dim:
+                return name
+        name = self.namer.name(f"{dim}_size")
+        self.counts[name] = dim
         return name
 
     def stride(self, tensor: str, axis: int, shape: tuple[Dim, ...]) -> str:
@@ -240,6 +261,7 @@ def parameters(plan: Plan, backend: Backend) -> tuple[ParamSpec, ...]:
     whole = _whole_vectors(plan, backend)
     for name in plan.sizes:
         params.append(ParamSpec(name, "size", divisible=name in whole))
+    params += [ParamSpec(name, "size") for name in plan.counts]
     for name, (tensor, _) in plan.strides.items():
         params.append(ParamSpec(name, "stride", divisible=tensor in vectors))
     used = sum(8 if p.dtype is None or p.kind == "pointer" else max(4, p.dtype.itemsize) for p in params)

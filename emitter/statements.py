@@ -168,7 +168,7 @@ class Speller:
         if isinstance(operand, tuple):
             return self.held[operand]
         if isinstance(operand, DimSize):
-            return Held(Expr(self.plan.size((operand.dim,))), I64, (0, INDEX_LIMIT - 1))
+            return Held(Expr(self.plan.count((operand.dim,))), I64, (0, INDEX_LIMIT - 1))
         value = operand.value
         if isinstance(value, int) and wanted is I64 and _fits_32((value, value)):
             return Held(self.dialect.literal(value, I32), I32, (value, value))

@@ -16,7 +16,7 @@ from .text import arguments, commented
 PRELUDE = "triton/prelude.py"
 RESERVED = {"tile", "tiles_in_row", "inside", "INDEX", "BLOCK"}
 BESIDE = {
-    *("contextlib", "sys", "cupy", "launch", "build", "GPUTarget", "ASTSource"),
+    *("contextlib", "sys", "types", "cupy", "launch", "build", "GPUTarget", "ASTSource"),
     # The variables of `build`, which would hide a kernel called like one of them.
     *("index", "vector", "tile", "options", "signature", "constants", "names", "divisible", "attributes", "target"),
     *("source", "compiled", "entry", "scratch"),
@@ -120,7 +120,7 @@ class TritonBody:
         name = self.plan.values[placed.key]
         at = self.plan.namer.name(f"{name}_at")
         index = self.speller.gather_index(step.gathered)
-        size = self.plan.size(step.dims)
+        size = self.plan.count(step.dims)
         dtype = self.speller.types[placed.key[0]].dtype
         mask = self.mask(placed.loops, f"{at} >= 0")
         read = f"tl.load({self._pointer(placed.access, at)}{mask}, other=0)"

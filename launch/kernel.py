@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -15,10 +14,9 @@ import numpy as np
 import emitter
 from emitter.group import FusionGroup, TensorSpec
 from emitter.layout import CONTIGUOUS, Layout, layout_of
-from emitter.reference import bind_sizes
 from emitter.schedule import Backend, Schedule
 from emitter.source import Instance, KernelSource
-from emitter.verify import Type, verify
+from emitter.verify import verify
 
 from .artifact import Artifact, CacheKey
 from .build import build_artifact, cpu_function, key_for, loaded
@@ -160,19 +158,24 @@ class Variant:
         if kernel.device == "cpu":
             self.module["use_arrays"](np)
             self.module["build"] = self._build_cpu
-            self._host = self.module["launch"]
-            self.module["launch"] = self._noting_arguments  # also where the host code calls itself
+            self._empty = self.module["empty"]
+            self.module["empty"] = self._noting_memory
         else:
             self.module["build"] = self._build_gpu
         self._launch: Callable[..., Any] = self.module["launch"]
         self._call = threading.local()
 
     def __call__(self, *arguments: Any, out: Any) -> Any:
+        if self.kernel.device == "cpu":
+            outs = out if isinstance(out, tuple | list) else [out]
+            self._call.arrays = [a for a in (*arguments, *outs) if isinstance(a, np.ndarray)]
         return self._launch(*arguments, out=out)
 
-    def _noting_arguments(self, *arguments: Any, out: Any = None) -> Any:
-        self._call.arguments, self._call.out = arguments, out
-        return self._host(*arguments, out=out)
+    def _noting_memory(self, *arguments: Any) -> Any:
+        """The host code's `empty`, which notes what memory the call may use."""
+        array = self._empty(*arguments)
+        self._call.arrays.append(array)
+        return array
 
     def _build_gpu(self, index: Any, vector: int, tile: tuple[int, ...]) -> Callable[..., None]:
         instance = Instance(index, vector, tile)
@@ -186,24 +189,13 @@ class Variant:
 
     def _run_cpu(self, function: Any, grid: Any, block: Any, arguments: tuple[Any, ...], stream: Any) -> None:
         """Run the interpreter with the byte range of each pointer, so that no access leaves its array."""
-        group, given = self.kernel.group, self._call.arguments
-        arrays = [given[n] for n in self.kernel._tensors]
-        extents = [_byte_range(a) for a in arrays]
-        out = self._call.out
-        if out is None:
-            pointers = [a for a, p in zip(arguments, self.source.params, strict=True) if p.kind == "pointer"]
-            sizes = _output_bytes(group, self.kernel.types, given)
-            extents += [(p, p + size) for p, size in zip(pointers[len(arrays) :], sizes, strict=True)]
-        else:
-            extents += [_byte_range(a) for a in (out if isinstance(out, tuple | list) else (out,))]
-        function(grid, block, arguments, stream, extents)
-
-
-def _output_bytes(group: FusionGroup, types: Mapping[str, Type], arguments: tuple[Any, ...]) -> list[int]:
-    sizes = bind_sizes(group, arguments)
-    kinds = [types[output] for output in group.outputs]
-    shapes = [[sizes[d] if isinstance(d, str) else d for d in kind.shape] for kind in kinds]
-    return [math.prod(shape) * kind.dtype.itemsize for shape, kind in zip(shapes, kinds, strict=True)]
+        ranges: dict[int, tuple[int, int]] = {}
+        for array in self._call.arrays:
+            low, high = _byte_range(array)
+            other = ranges.get(array.ctypes.data, (low, high))
+            ranges[array.ctypes.data] = min(low, other[0]), max(high, other[1])
+        pointers = [a for a, p in zip(arguments, self.source.params, strict=True) if p.kind == "pointer"]
+        function(grid, block, arguments, stream, [ranges[pointer] for pointer in pointers])
 
 
 def _byte_range(array: Any) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from device_arrays import Arrays, arrays_on
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from launch import Cache
 from launch.environment import CACHE_DIR
@@ -21,6 +21,7 @@ settings.register_profile(
     "ci", max_examples=100, deadline=None, derandomize=True, print_blob=True, suppress_health_check=SLOW
 )
 settings.register_profile("hunt", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=SLOW)
+settings.register_profile("first", parent=settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "ci")
 
 CASES: pytest.StashKey[Counter[str]] = pytest.StashKey()

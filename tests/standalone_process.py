@@ -103,7 +103,6 @@ def fake_cupy(calls: list[Any], loads: list[int]) -> ModuleType:
     cupy.cuda.Device = Device
     cupy.cuda.runtime = SimpleNamespace(getDevice=lambda: 0)
     cupy.cuda.function = SimpleNamespace(Module=Module)
-    cupy.cuda.ExternalStream = lambda ptr: SimpleNamespace(ptr=ptr)
     cupy.cuda.get_current_stream = lambda: SimpleNamespace(ptr=7, is_capturing=lambda: False)
     return cupy
 

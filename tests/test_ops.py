@@ -34,7 +34,7 @@ from emitter.ops.evaluate import Mode, convert, evaluate_op, held, load, store
 
 EXACT = """add sub mul div floor_div mod neg abs sign floor ceil round trunc maximum minimum clip
     bit_and bit_or bit_xor bit_not shift_left shift_right logical_and logical_or logical_xor logical_not
-    eq ne lt le gt ge where sqrt relu isnan isinf isfinite cast index take"""
+    eq ne lt le gt ge where sqrt relu isnan isinf isfinite cast copy index take"""
 INEXACT = """pow exp exp2 expm1 log log2 log1p rsqrt
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh
     erf sigmoid gelu silu softplus mish"""

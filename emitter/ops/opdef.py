@@ -100,8 +100,8 @@ class OpDef:
     float64 or as their compute type), attributes as keywords; None for `index`, which needs the shape
     (`numerics.index`), and `cast`, which needs the types (`evaluate.cast`).
     ulp: the greatest distance of a kernel's result from the exact one, in units in the last place of the
-    compute type (f32 or f64; ulp_f64 where f64 differs); None where kernels give NumPy's result bit for bit (the sign of a zero that
-    maximum, minimum, clip or relu pick from +0 and -0 is open). symbol: Python's operator for it.
+    compute type (f32 or f64; ulp_f64 where f64 differs); None where kernels give NumPy's result bit for bit (the
+    sign of a zero that maximum, minimum, clip or relu pick from +0 and -0 is open). symbol: Python's operator.
     floor: how far an f32 result near zero may be off besides, from fast division and exp2 of extreme operands.
     continuous: inside `domain` (one interval an operand), small changes of float operands change the result
     little.

@@ -109,26 +109,35 @@ def span(x):
     return 1 + sum((size - 1) * abs(stride) for size, stride in zip(x.shape, x.strides))
 
 
-# --- scalar
-def scalar(name, value, dtype):
-    """A Python or NumPy number as the kernel takes it. Raises when the parameter's dtype cannot hold it."""
+# --- expect_number
+def expect_number(name, value, dtype):
+    """Refuse what is no Python or NumPy number."""
     if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         raise TypeError(f"{name}: expected a number for a scalar of {dtype}, got {type(value).__name__}")
+
+
+# --- scalar
+def scalar(name, value, dtype):
+    """A number as the kernel takes it. Raises when the parameter's dtype cannot hold it."""
+    expect_number(name, value, dtype)
     if dtype.startswith(("int", "uint")):
         if isinstance(value, (float, np.floating)):
             raise TypeError(f"{name}: expected an integer for a scalar of {dtype}, got {value!r}")
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
             raise OverflowError(f"{name}: {value} does not fit {dtype} ({limits.min} to {limits.max})")
-    return np.dtype(dtype).type(value)
+    with np.errstate(over="ignore"):
+        return np.dtype(dtype).type(value)
 
 
 # --- half_scalar
 def half_scalar(name, value, dtype):
     """A scalar of float16 or bfloat16, rounded to it and passed as float32."""
-    wide = np.float32(scalar(name, value, "float64" if dtype == "float16" else "float32"))
-    if dtype == "float16":
-        return np.float32(np.float16(scalar(name, value, "float64")))
+    expect_number(name, value, dtype)
+    with np.errstate(over="ignore"):
+        if dtype == "float16":
+            return np.float32(np.float16(value))
+        wide = np.float32(value)
     if wide != wide:
         return wide
     bits = int(wide.view(np.uint32))
@@ -147,22 +156,16 @@ def empty(shape, dtype, like):
         import ml_dtypes
 
         element = np.dtype(getattr(ml_dtypes, dtype))
-        if element.itemsize == 1:  # CuPy allocates no fp8, but views bytes as it
+    with contextlib.nullcontext() if like is None else device_of(like):
+        if dtype.startswith("float8"):  # CuPy allocates no fp8, but views bytes as it
             return array_module().empty(shape, np.uint8).view(element)
-    return array_module().empty(shape, element)
-
-
-# --- expect_positive
-def expect_positive(dim, size):
-    """Refuse an empty axis whose size is computed with by an output that has elements."""
-    if size == 0:
-        raise ValueError(f"{dim} is 0, and outputs without that axis are computed from it; launch them in a group of their own")
+        return array_module().empty(shape, element)
 
 
 # --- padded
 def padded(x, shape):
-    """Its array; where that is empty, a scratch one of `shape` beside it."""
-    return empty(shape, x.dtype, x) if 0 in x.shape else x.array
+    """The view itself; where it is empty, one of scratch memory of `shape` beside it."""
+    return view(x.name, empty(shape, x.dtype, x), x.dtype, len(shape)) if 0 in x.shape else x
 
 
 # --- output
@@ -275,11 +278,8 @@ def load_binary(binary, symbol, shared=0, scratch=0):
     if shared > 48 * 1024:
         function.max_dynamic_shared_size_bytes = shared
     padding = (np.uint64(0),) * scratch
-    streams = {}
 
     def kernel(grid, block, arguments, stream):
-        if stream not in streams:
-            streams[stream] = cupy.cuda.ExternalStream(stream)
-        function(grid, block, arguments + padding, shared, streams[stream])
+        function(grid, block, arguments + padding, shared, types.SimpleNamespace(ptr=stream))
 
     return kernel

@@ -221,6 +221,7 @@ def shift_right(x, count):
 def int_pow(base, exponent):
     """base to the power exponent, wrapping; to a negative power 0, but 1 or -1 for the bases 1 and -1."""
     exponent = tl.cast(exponent, base.dtype)
+    base += exponent * 0  # of the shape of both, as the loop needs it
     result = base * 0 + 1
     square = base
     rest = exponent
