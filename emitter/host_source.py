@@ -244,8 +244,8 @@ class Host:
         return f"{sizes[0]} == 0" if len(sizes) == 1 else f"0 in ({', '.join(sizes)})"
 
     def _padding(self, names: Sequence[str]) -> tuple[str, ...]:
-        """What lets outputs without the empty axis be computed: a space of size 1 along it, over scratch memory."""
-        if not self.plan.smaller:
+        """What lets outputs without the empty axis be computed: the least space that holds them, in scratch memory."""
+        if not (self.plan.smaller and self._space_text()):
             return ()
         if 0 in self.analysis.verified.space:
             empty = next(o for o in self.group.outputs if 0 in self.types[o].shape)
@@ -253,8 +253,10 @@ class Host:
                 f"group {self.group.name}: output {self.plan.smaller[0]} has elements and {empty} never has any; "
                 "describe them as two groups"
             )
-        space = self._space_text()
-        lines = [f"{', '.join(space)} = {', '.join(f'{dim} or 1' for dim in space)}"]
+        space = [d for d in dict.fromkeys(self.analysis.verified.space) if isinstance(d, str)]
+        kept = {d for output in self.plan.smaller for d in self.types[output].shape}
+        sizes = [f"{self.dims[d]} or 1" if d in kept else "1" for d in space]
+        lines = [f"{', '.join(self.dims[d] for d in space)} = {', '.join(sizes)}"]
         tensors = [(self.names[t.name], t.shape) for t in self.group.tensors]
         tensors += [(name, self.types[o].shape) for name, o in zip(names, self.group.outputs, strict=True)]
         spanned = [(name, shape) for name, shape in tensors if set(shape) & set(self.analysis.verified.space)]

@@ -5,6 +5,7 @@
 import contextlib
 import math
 import sys
+import types
 
 import numpy as np
 import triton
