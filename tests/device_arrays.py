@@ -98,9 +98,7 @@ class _Numpy(Arrays):
     def to_numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)
 
-    def _make(
-        self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool
-    ) -> Placed:
+    def _make(self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool) -> Placed:
         made = guarded(like, align=align, side=side, read_only=read_only)
         if contents is None:
             poison(made)
@@ -145,9 +143,7 @@ class _Cupy(Arrays):
     def to_numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array.get())
 
-    def _make(
-        self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool
-    ) -> Placed:
+    def _make(self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool) -> Placed:
         import cupy
 
         low, high = (0, like.itemsize) if like.size == 0 else _extent(like)

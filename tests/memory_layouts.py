@@ -56,7 +56,9 @@ def special(dtype: DType) -> np.ndarray:
         return np.array([False, True])
     if dtype.is_integer:
         low, high = dtype.limits
-        return np.array([low, low + 1, high, high - 1, 0, 1, 2, 3, high // 2, high // 3] + [-1] * (low < 0), dtype.numpy)
+        return np.array(
+            [low, low + 1, high, high - 1, 0, 1, 2, 3, high // 2, high // 3] + [-1] * (low < 0), dtype.numpy
+        )
     info = ml_dtypes.finfo(dtype.numpy)
     tiny, least, most = (float(v) for v in (info.smallest_normal, info.smallest_subnormal, info.max))
     finite = [0.0, tiny, tiny - least, least, most, 1.0, 1.0 + float(info.eps), 0.5, 1.5, 2.5, 3.0, 100.0, 1e-3]
@@ -78,7 +80,9 @@ def laid_out(draw: st.DrawFn, array: np.ndarray, repeats: bool = True) -> np.nda
     order = tuple(draw(st.permutations(range(array.ndim)))) if kind in ("transposed", "mixed") else range(array.ndim)
     steps = []
     for _ in range(array.ndim):
-        choices = {"sliced": (1, 2, 3), "reversed": (1, -1), "mixed": (1, -1, 2, 16), "repeated": (1, 0)}.get(kind, (1,))
+        choices = {"sliced": (1, 2, 3), "reversed": (1, -1), "mixed": (1, -1, 2, 16), "repeated": (1, 0)}.get(
+            kind, (1,)
+        )
         steps.append(draw(st.sampled_from(choices)))
     return view_with(array, order, steps)
 

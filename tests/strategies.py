@@ -19,7 +19,7 @@ from memory_layouts import laid_out, values
 from emitter.builder import Builder
 from emitter.dtypes import BOOL, DTYPES, F32, I32, I64, DType
 from emitter.errors import DTypeMismatch, LiteralOverflow
-from emitter.group import Dim, DimSize, FusionGroup, Literal, Node, Operand, Ref, ScalarSpec, TensorSpec
+from emitter.group import Dim, DimSize, FusionGroup, Literal, Operand, Ref, ScalarSpec, TensorSpec
 from emitter.names import is_name
 from emitter.ops import OPS, OpDef, OperandType
 from emitter.schedule import Schedule

@@ -47,18 +47,13 @@ def test_one_op_in_the_compute_type_is_inside(name: str) -> None:
             signature = definition.signature(operands, attributes)
         except DTypeMismatch:
             continue
-        arrays = [
-            draw(d, i, definition.interval(i).low, definition.interval(i).high)
-            for i, d in enumerate(operands)
-        ]
+        arrays = [draw(d, i, definition.interval(i).low, definition.interval(i).high) for i, d in enumerate(operands)]
         args = [
             convert(load(a, d, "compute"), d, t, "compute")
             for a, d, t in zip(arrays, operands, signature.operands, strict=True)
         ]
         got = store(evaluate_op(definition, args, signature, attributes, "compute"), signature.result)
-        boxes = [
-            converted(known(a, d), d, t) for a, d, t in zip(arrays, operands, signature.operands, strict=True)
-        ]
+        boxes = [converted(known(a, d), d, t) for a, d, t in zip(arrays, operands, signature.operands, strict=True)]
         bounds = bounded_op(definition, boxes, signature, attributes)
         assert within(got, bounds, signature.result).all(), dtype
         assert definition.ulp is not None or not bounds.err[arrays[0] != 0].any()

@@ -35,7 +35,9 @@ def test_exact_groups_equal_numpy_bit_for_bit(
     note(described(call))
     want = emitter.reference(call.group, *call.arguments, mode="compute")
     got = run(call, backend, arrays, device, cache)
-    for name, result, expected in zip(call.group.outputs, got, want if isinstance(want, tuple) else (want,), strict=True):
+    for name, result, expected in zip(
+        call.group.outputs, got, want if isinstance(want, tuple) else (want,), strict=True
+    ):
         assert_same_bits(result, expected, f"output {name}")
     count(f"{backend} run on {device}, exact groups")
 
@@ -62,7 +64,8 @@ def emitted(call: Call, backend: Backend) -> emitter.KernelSource:
         tensors += call.outs
         names += call.group.outputs
     layouts: dict[str, Layout | str] = {
-        name: layout_of(a.shape, tuple(s // a.itemsize for s in a.strides)) for name, a in zip(names, tensors, strict=True)
+        name: layout_of(a.shape, tuple(s // a.itemsize for s in a.strides))
+        for name, a in zip(names, tensors, strict=True)
     }
     return emitter.emit(call.group, backend, schedule=call.schedule, static=call.static, layouts=layouts)
 
@@ -103,7 +106,15 @@ def chain(length: int) -> emitter.FusionGroup:
     """A chain of named and unnamed sums and products."""
     body = ["a0 = 'x + 1.0'"]
     body += [f"a{n} = '{'(' * (n % 3)}a{n - 1}{' * x)' * (n % 3)} + y'" for n in range(1, length)]
-    lines = ["name = 'chain'", f"outputs = ['a{length - 1}']", "[inputs]", "x = 'f32[N]'", "y = 'f32[N]'", "[body]", *body]
+    lines = [
+        "name = 'chain'",
+        f"outputs = ['a{length - 1}']",
+        "[inputs]",
+        "x = 'f32[N]'",
+        "y = 'f32[N]'",
+        "[body]",
+        *body,
+    ]
     return emitter.parse("\n".join(lines))
 
 

@@ -69,9 +69,7 @@ def test_round_to_keeps_specials(dtype: DType) -> None:
 
 def test_round_to_overflows_as_the_type_does() -> None:
     past = np.array([np.inf, -np.inf, 1e300, -1e300, 7e4, 500.0])
-    assert np.array_equal(
-        numerics.round_to(past, F16), np.array([np.inf, -np.inf, np.inf, -np.inf, np.inf, 500], "e")
-    )
+    assert np.array_equal(numerics.round_to(past, F16), np.array([np.inf, -np.inf, np.inf, -np.inf, np.inf, 500], "e"))
     assert list(np.isinf(numerics.round_to(past, F8E5M2).astype("f"))) == [True] * 5 + [False]
     assert np.all(np.isnan(numerics.round_to(past, F8E4M3).astype("f")))
     assert list(numerics.round_to(np.array([464.0, -464.0]), F8E4M3).astype("f")) == [448, -448]
@@ -122,9 +120,7 @@ def test_saturate_outside_clamps_and_nan_is_zero() -> None:
 def test_saturate_at_the_limits(dtype: DType) -> None:
     low, high = dtype.limits
     edge = float(high + 1)
-    x = np.array(
-        [edge, np.nextafter(edge, 0), np.nextafter(edge, np.inf), float(low), float(low) - 0.5, 2.0**70]
-    )
+    x = np.array([edge, np.nextafter(edge, 0), np.nextafter(edge, np.inf), float(low), float(low) - 0.5, 2.0**70])
     want = [high, int(np.nextafter(edge, 0)), high, low, low, high]
     assert [int(v) for v in numerics.saturate(x, dtype)] == want
     assert numerics.saturate(x, dtype).dtype == dtype.numpy

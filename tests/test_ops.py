@@ -231,9 +231,7 @@ def test_promotion_of_case_a21() -> None:
     assert ours("add", (F16, I32)) is F64
     assert ours("add", (I64, U64)) is F64
     assert ours("mul", (U8, 2)) is U8
-    with pytest.raises(
-        LiteralOverflow, match=r"add\(x, y\): expected y to fit u8 \(0 to 255\), got 300; cast"
-    ):
+    with pytest.raises(LiteralOverflow, match=r"add\(x, y\): expected y to fit u8 \(0 to 255\), got 300; cast"):
         op("add").signature((U8, 300))
     with pytest.raises(OverflowError):
         op("where").signature((BOOL, U8, -1))
@@ -253,8 +251,7 @@ def test_mismatch_names_op_expected_got_and_way_out() -> None:
     with pytest.raises(TypeError) as error:
         op("sub").signature((BOOL, BOOL))
     assert str(error.value) == (
-        "sub(x, y): expected integers or floats, got bool, bool; "
-        "use bit_xor for bool, or cast bool to an integer first"
+        "sub(x, y): expected integers or floats, got bool, bool; use bit_xor for bool, or cast bool to an integer first"
     )
     for name, operands in {
         "neg": (BOOL,),
