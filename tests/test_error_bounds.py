@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from error_bounds import Bounded, bounded_op, constant, converted, known, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emitter.bounds import within
 from emitter.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, DType
 from emitter.errors import DTypeMismatch
 from emitter.numerics import Array
+from emitter.op_bounds import Bounded, bounded_op, constant, converted, known
 from emitter.ops import OPS, op
 from emitter.ops.evaluate import convert, evaluate_op, load, store
 

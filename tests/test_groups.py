@@ -8,12 +8,13 @@ from types import FrameType
 
 import pytest
 from device_arrays import Arrays
-from group_calls import assert_same_bits, assert_within, bounded, described, run
+from group_calls import assert_same_bits, assert_within, described, run
 from hypothesis import given, note
 from hypothesis import strategies as st
 from strategies import Call, calls, examples
 
 import emitter
+from emitter.bounds import evaluate
 from emitter.layout import Layout, layout_of
 from emitter.schedule import Backend
 from launch import Cache, Target
@@ -49,7 +50,7 @@ def test_groups_stay_inside_their_error_bound(
     call: Call, backend: Backend, arrays: Arrays, device: str, cache: Cache, count: Count
 ) -> None:
     note(described(call))
-    limits = bounded(call.group, *call.arguments)
+    limits = evaluate(call.group, *call.arguments)
     got = run(call, backend, arrays, device, cache)
     for name, result, limit in zip(call.group.outputs, got, limits, strict=True):
         assert_within(result, limit, name, call)

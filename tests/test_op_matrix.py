@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from device_arrays import Arrays
-from group_calls import assert_same_bits, assert_within, bounded
+from group_calls import assert_same_bits, assert_within
 from group_calls import run as run_call
 from launches import Runner, described
 from memory_layouts import of_kind, special
 
 import emitter
+from emitter.bounds import evaluate
 from emitter.dtypes import BOOL, DTYPES, DType, dtype
 from emitter.errors import DTypeMismatch
 from emitter.group import FusionGroup
@@ -127,7 +128,7 @@ def test_each_op_computes_what_the_table_says(run: Runner, element: DType) -> No
     got = run_call(call, run.backend, run.arrays, run.device, run.cache)
     with np.errstate(all="ignore"):
         want = emitter.reference(group, *arguments, mode="compute")
-        limits = bounded(group, *arguments)
+        limits = evaluate(group, *arguments)
     types = verify(group).types
     failures = []
     for name, result, expected, limit in zip(group.outputs, got, want, limits, strict=True):
@@ -162,7 +163,7 @@ def test_constants_stand_for_each_operand(run: Runner, kind: str) -> None:
     x = operands(element, "x", 2)["x"]
     t = np.full(COUNT, True if element is BOOL else 3, element.numpy)
     by_constant = described(f"x: {kind}[N]", body)
-    limits = bounded(by_constant, x)
+    limits = evaluate(by_constant, x)
     got = run(by_constant, x)
     with np.errstate(all="ignore"):
         want = emitter.reference(by_constant, x, mode="compute")

@@ -1,7 +1,7 @@
-"""How far a kernel may be from the exact value: every op carries a bound on |kernel - value| along.
+"""One op of bounded operands: the value, and how far a kernel's result may be from it.
 
-A kernel rounds each op in its compute type (f32, or f64); values here are exact, in float64. Where all
-operands are known and the op is IEEE, the kernel's own bits are known and the bound is 0.
+A kernel rounds each op in its compute type (f32, or f64); values here are exact, in float64. Where all operands are
+known and the op is IEEE, the kernel's own bits are known and the bound is 0.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from itertools import product
 
 import numpy as np
 
-from emitter.dtypes import F64, DType
-from emitter.group import Attributes
-from emitter.numerics import Array
-from emitter.ops import Number, OpDef, Signature
-from emitter.ops.evaluate import cast, convert, evaluate_op, literal, load, store
+from .dtypes import F32, F64, DType
+from .group import Attributes
+from .numerics import Array
+from .ops import Number, OpDef, Signature
+from .ops.evaluate import cast, convert, evaluate_op, literal, load
 
 # Results that are one of the operands, or exact by nature: nothing is rounded.
 _PICKS_A_ZERO = {"maximum", "minimum", "clip", "relu"}
@@ -55,16 +55,12 @@ def converted(operand: Bounded, source: DType, target: DType) -> Bounded:
     if source.is_float and target.is_float:
         return Bounded(value, operand.err)
     if target.kind == "bool":
-        open_ = (
-            operand.err > 0 if source.is_integer else (operand.err > 0) & ~(abs(operand.value) > operand.err)
-        )
+        open_ = operand.err > 0 if source.is_integer else (operand.err > 0) & ~(abs(operand.value) > operand.err)
         return Bounded(value, open_.astype(np.float64))
     return Bounded(value, np.where(operand.err > 0, np.inf, 0.0))
 
 
-def bounded_op(
-    opdef: OpDef, args: Sequence[Bounded], signature: Signature, attributes: Attributes = ()
-) -> Bounded:
+def bounded_op(opdef: OpDef, args: Sequence[Bounded], signature: Signature, attributes: Attributes = ()) -> Bounded:
     """One op of bounded operands, which are of the signature's operand types (`converted`, `constant`)."""
     with np.errstate(all="ignore"):
         if opdef.name == "where":
@@ -78,27 +74,6 @@ def bounded_op(
         return _discrete_op(opdef, args, signature, attributes)
 
 
-def within(got: Array, bounded: Bounded, dtype: DType) -> Array:
-    """Mask: elements of a kernel's output, stored as `dtype`, that the bound and that rounding allow."""
-    value, err = bounded.value, bounded.err
-    if dtype.kind == "bool":
-        return np.asarray((got == value) | (err > 0))
-    if dtype.is_integer:
-        distance = abs(got.astype(np.float64) - value.astype(np.float64))
-        return np.asarray((got == value) | ((err > 0) & (distance <= err * (1 + 2**-20))))
-    with np.errstate(all="ignore"):
-        found = got.astype(np.float64)
-        low, high = (store(v, dtype).astype(np.float64) for v in (value - err, value + err))
-        # f8e4m3 has no inf: an end that overflows is NaN there, and so is a kernel's result beyond it.
-        above, below = found >= low, found <= high
-        inside = np.where(
-            np.isnan(low), np.isnan(found) | below, above & np.where(np.isnan(high), True, below)
-        )
-        inside |= np.isnan(high) & np.isnan(found)
-        inside = np.where(np.isnan(value), np.isnan(found), inside)
-    return np.asarray(inside | np.isinf(err))
-
-
 def _float_op(opdef: OpDef, args: Sequence[Bounded], signature: Signature, attributes: Attributes) -> Bounded:
     value, outcomes = _outcomes(opdef, args, signature, attributes)
     spread = np.zeros(value.shape)
@@ -109,7 +84,9 @@ def _float_op(opdef: OpDef, args: Sequence[Bounded], signature: Signature, attri
     last = np.nextafter(np.finfo(compute).max, compute.type(0))  # the greatest whose spacing is finite
     unit = np.spacing(np.minimum(abs(value) + spread, float(last)).astype(compute)).astype(np.float64)
     slack = 4.0 if compute == np.float64 else 2.0**-20
-    err = spread * (1 + 2**-20) + unit * (_rounding(opdef) + slack)
+    err = spread * (1 + 2**-20) + unit * (_rounding(opdef, signature) + slack)
+    if signature.result.compute is F32:
+        err += opdef.floor
     if opdef.name in _NOT_ROUNDED:
         err = np.where(spread > 0, spread * (1 + 2**-20) + unit * slack, 0.0)
     err = np.where(np.isfinite(value), err, spread)
@@ -125,15 +102,11 @@ def _float_op(opdef: OpDef, args: Sequence[Bounded], signature: Signature, attri
         negative_zero = np.logical_or.reduce(
             [np.broadcast_to((a.value == 0) & np.signbit(a.value), value.shape) for a in args]
         )
-        err = np.maximum(
-            err, np.where((value == 0) & negative_zero, np.finfo(compute).smallest_subnormal, 0.0)
-        )
+        err = np.maximum(err, np.where((value == 0) & negative_zero, np.finfo(compute).smallest_subnormal, 0.0))
     return Bounded(value, np.where(_unknown(args, value.shape), np.inf, err))
 
 
-def _discrete_op(
-    opdef: OpDef, args: Sequence[Bounded], signature: Signature, attributes: Attributes
-) -> Bounded:
+def _discrete_op(opdef: OpDef, args: Sequence[Bounded], signature: Signature, attributes: Attributes) -> Bounded:
     value, outcomes = _outcomes(opdef, args, signature, attributes)
     open_ = np.broadcast_to(_unknown(args, value.shape), value.shape)
     for outcome in outcomes:
@@ -205,10 +178,11 @@ def _distance(a: Array, b: Array) -> Array:
     return np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
 
 
-def _rounding(opdef: OpDef) -> float:
+def _rounding(opdef: OpDef, signature: Signature) -> float:
     """Ulps that the kernel's own arithmetic adds."""
-    if opdef.ulp is not None:
-        return opdef.ulp
+    ulp = opdef.bound(signature.result)
+    if ulp is not None:
+        return ulp
     # The quotient is rounded twice before it is floored.
     return 2.0 if opdef.name == "floor_div" else 0.5
 
