@@ -20,7 +20,7 @@ from .prelude import defined, needed
 from .printer import Printer
 from .read import to_toml
 from .schedule import SQUARE, Schedule, choose
-from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec
+from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec, write_files
 from .templates import render
 from .text import arguments
 from .verify import Verified, verify
@@ -98,15 +98,9 @@ def write(
 ) -> list[Path]:
     """Emit `group` for each backend into `folder`/<group name>/, with group.toml and manifest.json; the paths."""
     sources = [emit(group, backend, **choices) for backend in backends]  # type: ignore[arg-type]
-    place = Path(folder) / group.name
-    paths: list[Path] = []
-    for source in sources:
-        paths += source.write(place)
-    documents = {"group.toml": to_toml(group), "manifest.json": _manifest(group, sources)}
-    for name, text in documents.items():
-        (place / name).write_text(text, encoding="utf-8", newline="\n")
-        paths.append(place / name)
-    return paths
+    files = [file for source in sources for file in source.files]
+    files += [("group.toml", to_toml(group)), ("manifest.json", _manifest(group, sources))]
+    return write_files(Path(folder) / group.name, files)
 
 
 def pin(group: FusionGroup, static: Mapping[str, int]) -> FusionGroup:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -98,16 +99,25 @@ class KernelSource:
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write this backend's files into `folder` (made when missing); returns their paths."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for name, text in self.files:
-            path = folder / name
-            path.write_text(text, encoding="utf-8", newline="\n")
-            paths.append(path)
-        return paths
+        return write_files(folder, self.files)
 
     def cuda_name(self, instance: Instance) -> str:
         """The template instance of the CUDA C kernel, as NVRTC's name expression."""
         index = "int" if instance.index == "i32" else "long long"
         return f"{self.entry}<{index}, {instance.vector}>"
+
+
+def write_files(folder: str | Path, files: Iterable[tuple[str, str]]) -> list[Path]:
+    """Write texts by file name into `folder` (made when missing), each file whole or not at all; the paths."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, text in files:
+        path, whole = folder / name, folder / f".{name}.{os.getpid()}"
+        try:
+            whole.write_text(text, encoding="utf-8", newline="\n")
+            whole.replace(path)
+        finally:
+            whole.unlink(missing_ok=True)
+        paths.append(path)
+    return paths
