@@ -47,8 +47,8 @@ FORMAT = 1
 class Cache:
     """Compiled kernels by key. `folder` is made when something is first stored; None keeps all in memory."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path | None) -> None:
+        self.folder = None if folder is None else Path(folder)
         self._memory: dict[str, Artifact] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._warned: set[Path] = set()

@@ -22,11 +22,13 @@ CACHE_DIR = "KERNELPRESS_CACHE_DIR"
 XDG_CACHE_HOME = "XDG_CACHE_HOME"
 LOCALAPPDATA = "LOCALAPPDATA"
 INTERPRET = "TRITON_INTERPRET"
+CXX = "CXX"
 
 VARIABLES: tuple[Variable, ...] = (
     Variable(CACHE_DIR, "folder of the code cache", "kernelpress in the user's cache folder"),
     Variable(XDG_CACHE_HOME, "the user's cache folder, if an absolute path (Linux)", "~/.cache"),
     Variable(LOCALAPPDATA, "the user's cache folder (Windows)", "~/AppData/Local"),
+    Variable(CXX, "the C++ compiler that runs CUDA C on the CPU", "g++, clang++, c++ or the package ziglang's"),
     Variable("HOME", "where ~ is", "the user's entry in the password database"),
     Variable(
         INTERPRET,
@@ -61,6 +63,11 @@ def home() -> Path:
         return Path("~").expanduser()
     except RuntimeError:
         return Path("~")
+
+
+def host_compiler_name() -> str:
+    """What CXX names; "" for nothing."""
+    return os.environ.get(CXX, "")
 
 
 def triton_interprets() -> bool:

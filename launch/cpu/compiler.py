@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from launch.environment import host_compiler_name
 from launch.errors import CompileError, MissingLibrary
 
 HEADERS = Path(__file__).parent
@@ -84,7 +85,7 @@ def host_compiler() -> HostCompiler:
 
     Raises MissingLibrary when there is none, or the system is not POSIX.
     """
-    return _host_compiler(os.environ.get("CXX", ""))
+    return _host_compiler(host_compiler_name())
 
 
 @functools.cache

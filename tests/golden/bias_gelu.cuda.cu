@@ -148,8 +148,8 @@ template <typename Index, int VEC>
 __global__ void __launch_bounds__(128) bias_gelu(
     const f16* __restrict__ x_ptr, const f16* __restrict__ b_ptr, f16* __restrict__ y_ptr, Index M, Index N
 ) {
-    // One block owns a tile of blockDim.x vectors by 2 * blockDim.y rows; one thread owns VEC
-    // neighbours in each of 2 rows that lie blockDim.y apart.
+    // One block owns a tile of blockDim.x vectors by 2 * blockDim.y rows.
+    // One thread owns VEC neighbours in each of 2 rows, which lie blockDim.y apart.
     const Index tiles_in_row = ceil_div<Index>(N, blockDim.x * VEC);
     const Index n = (blockIdx.x % tiles_in_row * blockDim.x + threadIdx.x) * VEC;
     const Index first_row = blockIdx.x / tiles_in_row * blockDim.y * 2 + threadIdx.y;
