@@ -29,7 +29,8 @@ def held(dtype: DType, mode: Mode) -> np.dtype:
 
 def load(array: Array, dtype: DType, mode: Mode) -> Array:
     """A stored array of `dtype`, held."""
-    return np.asarray(array).astype(held(dtype, mode))
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        return np.asarray(array).astype(held(dtype, mode))
 
 
 def store(array: Array, dtype: DType) -> Array:
