@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .analysis import Key, Placed
-from .dialects import Dialect, Expr
+from .dialects import ATOM, Dialect, Expr
 from .dtypes import BOOL, I32, I64, DType
 from .errors import UnsupportedOp
 from .group import DimSize, FusionGroup, Literal, Node, ScalarSpec
@@ -138,9 +138,11 @@ class Speller:
     def _expression(self, placed: Placed, node: Node) -> Held:
         result = self.types[node.name].dtype
         if node.op == "index":
-            loops = sorted(placed.loops)
-            text = self.coordinate(loops[0]) if loops else "0"
-            precedence = self.dialect.precedence["+"] if "+" in text else 14
+            if not placed.loops:
+                return self._known(0)
+            (loop,) = placed.loops
+            text = self.coordinate(loop)
+            precedence = self.dialect.precedence["+"] if "+" in text else ATOM
             return Held(Expr(text, precedence), I64, (0, INDEX_LIMIT - 1))
         signature = self.plan.analysis.verified.signatures[node.name]
         pairs = zip(placed.operands, signature.operands, strict=True)
@@ -167,12 +169,17 @@ class Speller:
     def _operand(self, operand: Key | DimSize | Literal, wanted: DType) -> Held:
         if isinstance(operand, tuple):
             return self.held[operand]
-        if isinstance(operand, DimSize):
+        if isinstance(operand, DimSize) and isinstance(operand.dim, str):
             return Held(Expr(self.plan.count((operand.dim,))), I64, (0, INDEX_LIMIT - 1))
-        value = operand.value
+        value = operand.dim if isinstance(operand, DimSize) else operand.value
+        assert not isinstance(value, str)
         if isinstance(value, int) and wanted is I64 and _fits_32((value, value)):
-            return Held(self.dialect.literal(value, I32), I32, (value, value))
+            return self._known(value)
         return Held(self.dialect.literal(value, wanted.compute), wanted.compute)
+
+    def _known(self, value: int) -> Held:
+        """An index value that is a number in the text."""
+        return Held(self.dialect.literal(value, I32), I32, (value, value))
 
     def _widened(self, held: Held) -> Expr:
         """An index value as the i64 that it is for everything but index arithmetic."""
@@ -187,10 +194,8 @@ class Speller:
 
     def _index_arithmetic(self, node: Node, operands: list[Held]) -> Held | None:
         """Sums, products and comparisons of indices that 32 bits hold, left at the index type's width."""
-        if not any(o.span is not None and o.dtype is I64 for o in operands):
-            return None
         if node.op in _COMPARISONS:
-            if all(map(_held_in_32, operands)):
+            if any(_is_index(o) for o in operands) and all(map(_held_in_32, operands)):
                 types = [I32 if o.span is not None else o.dtype for o in operands]
                 exprs = [o.expr for o in operands]
                 return Held(self.dialect.apply(node.op, exprs, types, BOOL), BOOL)
@@ -202,6 +207,8 @@ class Speller:
         span = min(ends), max(ends)
         if not _fits_32(span):
             return None
+        if span[0] == span[1]:
+            return self._known(span[0])
         return Held(self.dialect.infix(_PLAIN[node.op].sign, operands[0].expr, operands[1].expr), I64, span)
 
     def comment(self, node: Node, text: str) -> str:
@@ -213,6 +220,10 @@ class Speller:
 
 def _fits_32(span: tuple[int, int]) -> bool:
     return span[0] >= -_I32_LIMIT and span[1] < _I32_LIMIT
+
+
+def _is_index(held: Held) -> bool:
+    return held.span is not None and held.dtype is I64
 
 
 def _held_in_32(held: Held) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..source import Backend
 from .cuda import CUDA
 from .dialect import Dialect
-from .expr import Constant, Expr
+from .expr import ATOM, Constant, Expr
 from .triton import TRITON
 
-__all__ = ["CUDA", "DIALECTS", "TRITON", "Constant", "Dialect", "Expr"]
+__all__ = ["ATOM", "CUDA", "DIALECTS", "TRITON", "Constant", "Dialect", "Expr"]
 
 DIALECTS: dict[Backend, Dialect] = {"triton": TRITON, "cuda": CUDA}
