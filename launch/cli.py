@@ -1,176 +1,368 @@
-"""The command line: `kernelpress emit | check | ops | env`."""
+"""The `kernelpress` command: emit source, check it against NumPy, show the op table and the environment."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import NoReturn
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from emitter import KernelpressError, Schedule, __version__
+from emitter.errors import KernelpressError
+from emitter.version import VERSION
 
-from . import commands
+if TYPE_CHECKING:
+    from emitter import FusionGroup, Schedule
+    from emitter.ops import OpDef
+    from emitter.schedule import Backend
 
-OK, FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: fine; a check failed; bad usage, description, file or missing library; Ctrl-C."""
+T = TypeVar("T")
+OK, FAILED, MISTAKE, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 
-_EPILOG = "exit codes: 0 fine, 1 a check failed, 2 bad usage or description, or a missing file or library"
+
+class UsageError(KernelpressError):
+    """A command line that makes no sense."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors in one line, as everywhere else."""
+    """Reports a mistake as all others are reported: by an exception, in one line."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message} (see {self.prog} --help)", file=sys.stderr)
-        raise SystemExit(UNUSABLE)
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; returns the exit code.
+
+    0: fine. 1: a check failed. 2: a mistake in usage or description, an unreadable file, a missing library.
+    130: interrupted. 141: nobody reads standard output any more.
+    """
     try:
-        arguments = parser().parse_args(argv)
-    except SystemExit as done:  # --help, --version, bad usage
-        return int(done.code or 0)
-    try:
-        passed: bool = arguments.run(arguments)
+        options = parser().parse_args(argv)
+        code: int = options.run(options)
         sys.stdout.flush()
+        return code
+    except SystemExit as request:  # --help and --version
+        return int(request.code or 0)
     except KernelpressError as error:
-        return _refuse(str(error))
+        return _mistake(str(error))
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more when it ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_READER
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
-            return OK
-        return _refuse(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _mistake(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    return OK if passed else FAILED
 
 
-def _refuse(message: str) -> int:
-    print(f"kernelpress: error: {message}", file=sys.stderr)
-    return UNUSABLE
+def _mistake(message: str) -> int:
+    print(f"kernelpress: error: {' '.join(message.split())}", file=sys.stderr)
+    return MISTAKE
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """The parser of all commands; each parsed line has `run`, which takes the options and returns the exit code."""
     top = _Parser(
-        prog="kernelpress", description="Fused tensor ops as Triton and CUDA C, source you own.", epilog=_EPILOG
+        prog="kernelpress",
+        description="Readable GPU kernels, in Triton and CUDA C, from descriptions of pointwise groups.",
+        epilog="Exit codes: 0 fine, 1 a check failed, 2 bad usage, description, file or library.",
     )
-    top.add_argument("--version", action="version", version=f"kernelpress {__version__}")
-    several = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
-    _add_emit(several)
-    _add_check(several)
+    top.add_argument("--version", action="version", version=f"kernelpress {VERSION}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
 
-    ops = _command(several, "ops", commands.ops, "the op table, or one op in detail", "kernelpress ops gelu")
-    ops.add_argument("name", nargs="?", metavar="NAME", help="an op")
+    emit = _command(
+        commands,
+        "emit",
+        run_emit,
+        "write device and host source",
+        "kernelpress emit group.toml -o out/",
+        "kernelpress emit group.toml --backend cuda --layout x=strided --static N=4096 -o -",
+    )
+    _add_choices(emit)
+    emit.add_argument(
+        "-o", "--output", default="out", metavar="FOLDER", help="write FOLDER/<group name>/ (default: out); - prints"
+    )
+    emit.add_argument(
+        "--layout",
+        action="append",
+        type=_pair,
+        default=[],
+        metavar="NAME=LAYOUT",
+        help="how a tensor lies: contiguous, strided, or unit:AXIS, whose neighbours are neighbours in memory",
+    )
 
-    _command(several, "env", commands.env, "every environment variable that is read", "kernelpress env --json")
+    check = _command(
+        commands,
+        "check",
+        run_check,
+        "random shapes, layouts and values against NumPy",
+        "kernelpress check group.toml",
+        "kernelpress check group.toml --backend triton --cases 500 --seed 7",
+        "kernelpress check group.toml --seed 7 --case 131",
+    )
+    _add_choices(check)
+    check.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where cases run")
+    check.add_argument("--cases", type=_count, default=40, metavar="N", help="how many cases are drawn (default: 40)")
+    check.add_argument("--seed", type=_count, default=0, metavar="S", help="what they are drawn from (default: 0)")
+    check.add_argument("--case", type=_count, metavar="K", help="run case K alone, and compile only for given targets")
+    check.add_argument(
+        "--target",
+        action="append",
+        metavar="T",
+        help="compile for T besides (default: cuda:90, and hip:gfx942 by Triton); may be repeated",
+    )
+
+    ops = _command(
+        commands, "ops", run_ops, "the op table", "kernelpress ops", "kernelpress ops gelu", "kernelpress ops --json"
+    )
+    ops.add_argument("name", nargs="?", metavar="NAME", help="show one op in detail")
+    _command(commands, "env", run_env, "every environment variable that is read", "kernelpress env --json")
     return top
 
 
 def _command(
-    several: argparse._SubParsersAction[_Parser],
-    name: str,
-    run: Callable[[argparse.Namespace], bool],
-    summary: str,
-    example: str,
-) -> _Parser:
-    command = several.add_parser(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], summary: str, *examples: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=f"example: {example}",
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="\n  ".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(run=run)
-    command.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    return command
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.set_defaults(run=run)
+    return parser
 
 
-def _add_emit(several: argparse._SubParsersAction[_Parser]) -> None:
-    emit = _command(
-        several,
-        "emit",
-        commands.emit,
-        "write device and host source to FOLDER/<group>/",
-        "kernelpress emit examples/bias_gelu.toml -o out --layout x=unit:0 --static N=4096",
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """What `emit` and `check` have in common."""
+    parser.add_argument("group", metavar="GROUP.toml", help="the description of a group")
+    parser.add_argument("--backend", choices=("triton", "cuda", "both"), default="both", help="default: both")
+    parser.add_argument(
+        "--static", action="append", type=_size, default=[], metavar="DIM=SIZE", help="fix the size of a dim"
     )
-    _add_group(emit)
-    emit.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where to; - prints (default: out)")
-    emit.add_argument(
-        "--layout",
-        action="append",
-        default=[],
-        type=_pair("TENSOR=LAYOUT"),
-        metavar="TENSOR=LAYOUT",
-        help="strides of a tensor: contiguous, strided, or unit:AXIS (stride 1 along that axis); repeatable",
+    parser.add_argument(
+        "--schedule", action="append", type=_size, default=[], metavar="FIELD=VALUE", help="a tunable, as in tile=512"
     )
 
 
-def _add_check(several: argparse._SubParsersAction[_Parser]) -> None:
-    check = _command(
-        several,
-        "check",
-        commands.check,
-        "run random shapes, layouts, values and masks against NumPy, and compile every instance",
-        "kernelpress check examples/bias_gelu.toml --backend cuda --target cuda:80 --cases 200",
-    )
-    _add_group(check)
-    check.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (default: auto)")
-    check.add_argument("--cases", type=_count, default=40, metavar="N", help="random calls a backend (default: 40)")
-    check.add_argument("--seed", type=_count, default=0, metavar="S", help="what they are drawn from (default: 0)")
-    check.add_argument("--case", type=_count, metavar="K", help="only this case of the seed")
-    check.add_argument(
-        "--target",
-        action="append",
-        metavar="TARGET",
-        help="what to compile for, as in cuda:80 or hip:gfx942; repeatable (default: cuda:90, Triton also hip:gfx942)",
-    )
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
 
 
-def _add_group(command: argparse.ArgumentParser) -> None:
-    """What emit and check share: the description and the choices of emission."""
-    tunables = ", ".join(field.name for field in fields(Schedule))
-    command.add_argument("group", metavar="GROUP.toml", help="a description")
-    command.add_argument("--backend", choices=("both", "triton", "cuda"), default="both", help="default: both")
-    command.add_argument(
-        "--static",
-        action="append",
-        default=[],
-        type=_pair("DIM=SIZE", int),
-        metavar="DIM=SIZE",
-        help="fix a dim in the source; repeatable",
-    )
-    command.add_argument(
-        "--schedule",
-        action="append",
-        default=[],
-        type=_pair("FIELD=VALUE", int),
-        metavar="FIELD=VALUE",
-        help=f"a tunable other than chosen: {tunables}; repeatable",
-    )
-
-
-def _pair(form: str, value: Callable[[str], object] = str) -> Callable[[str], tuple[str, object]]:
-    def parse(text: str) -> tuple[str, object]:
-        name, equals, rest = text.partition("=")
-        try:
-            if not (name and equals and rest):
-                raise ValueError
-            return name, value(rest)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected {form}, got {text!r}") from None
-
-    return parse
+def _size(text: str) -> tuple[str, int]:
+    name, value = _pair(text)
+    try:
+        return name, int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an integer for {name}, got {value!r}") from None
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
-    return int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text!r}")
+    return value
+
+
+def _once(option: str, pairs: Sequence[tuple[str, T]]) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"{option} gives {name} twice")
+        found[name] = value
+    return found
+
+
+def _backends(options: argparse.Namespace) -> tuple[Backend, ...]:
+    from emitter import BACKENDS
+
+    return BACKENDS if options.backend == "both" else (options.backend,)
+
+
+def _schedule(options: argparse.Namespace, group: FusionGroup, **choices: Any) -> Schedule | None:
+    """The chosen schedule with the given fields; a tile narrower than its columns narrows them too."""
+    from dataclasses import fields, replace
+
+    import emitter
+
+    given = _once("--schedule", options.schedule)
+    known = [field.name for field in fields(emitter.Schedule)]
+    for name in given:
+        if name not in known:
+            raise UsageError(f"--schedule knows no {name!r}; its fields are {', '.join(known)}")
+    if not given:
+        return None
+    default = emitter.emit(group, _backends(options)[0], **choices).schedule
+    if "tile" in given:
+        given.setdefault("columns", min(default.columns, given["tile"]))
+    return replace(default, **given)
+
+
+def _table(*rows: Sequence[str]) -> str:
+    """Columns of text, the first row their titles."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=2))
+
+
+def run_emit(options: argparse.Namespace) -> int:
+    """`kernelpress emit`: paths, or with `-o -` the source itself, on standard output."""
+    import emitter
+
+    group = emitter.read(options.group)
+    choices: dict[str, Any] = {
+        "layouts": _once("--layout", options.layout),
+        "static": _once("--static", options.static),
+    }
+    choices["schedule"] = _schedule(options, group, **choices)
+    backends = _backends(options)
+    if options.output == "-":
+        if len(backends) > 1:
+            raise UsageError("-o - prints one backend: add --backend triton or --backend cuda")
+        files = emitter.emit(group, backends[0], **choices).files
+        if options.json:
+            _print_json({"group": group.name, "backend": backends[0], "files": dict(files)})
+        else:
+            # Several files are told apart as `head` does.
+            sys.stdout.write("\n".join(f"==> {n} <==\n{t}" if len(files) > 1 else t for n, t in files))
+        return OK
+    paths = emitter.write(group, options.output, backends, **choices)
+    if options.json:
+        document = {"group": group.name, "fingerprint": group.fingerprint, "backends": backends}
+        _print_json(document | {"files": [str(path) for path in paths]})
+    else:
+        print(*paths, sep="\n")
+    print(f"{group.name}: {' and '.join(backends)}, {len(paths)} files in {paths[0].parent}", file=sys.stderr)
+    return OK
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """`kernelpress check`: a table on standard output, progress on standard error."""
+    import emitter
+
+    from .check import check, targets_of
+    from .check_report import Repeat, progress_on, report_document, report_text
+
+    group = emitter.read(options.group)
+    static = _once("--static", options.static)
+    schedule = _schedule(options, group, static=static)
+    targets = targets_of(_backends(options), options.target, usual=options.case is None)
+    show = progress_on(sys.stderr)
+    try:
+        report = check(
+            group,
+            targets,
+            device=options.device,
+            seed=options.seed,
+            cases=range(options.cases) if options.case is None else [options.case],
+            schedule=schedule,
+            static=static,
+            progress=show,
+        )
+    finally:
+        show("")
+    repeat = Repeat(options.group, options.static, options.schedule)
+    if options.json:
+        _print_json(report_document(report, repeat))
+    else:
+        print(report_text(report, repeat))
+    return OK if report.ok else FAILED
+
+
+def run_ops(options: argparse.Namespace) -> int:
+    """`kernelpress ops`: all ops, or one (by name or symbol) in detail."""
+    from emitter.ops import OPS, op
+
+    if options.name is None:
+        rows = [(d.call, d.symbol or "", _bound(d), d.doc) for d in OPS.values()]
+        if options.json:
+            _print_json([_op_document(d) for d in OPS.values()])
+        else:
+            print(_table(("op", "symbol", "bound", "meaning"), *rows))
+        return OK
+    symbols = {d.symbol: d for d in OPS.values() if len(d.parameters) == 2}
+    definition = symbols.get(options.name) or op(options.name)
+    if options.json:
+        _print_json(_op_document(definition))
+        return OK
+    print(f"{definition.call}\n  {definition.doc}\n\nbound: {_bound(definition)}")
+    if definition.symbol:
+        print(f"symbol: {definition.symbol}")
+    for attribute in definition.attributes:
+        values = " or ".join(attribute.choices) or ("an integer" if attribute.kind == "int" else "a dtype")
+        print(f"{attribute.name}: {values}" + ("" if attribute.default is None else f"; default {attribute.default}"))
+    print("\n" + _table(("operands", "result"), *_results(definition).items()))
+    return OK
+
+
+def _bound(definition: OpDef) -> str:
+    """How far a kernel's result may be from the exact one."""
+    if definition.ulp is None:
+        return "IEEE" if {"f32", "f64"} & {*_results(definition).values()} else "exact"
+    wide = "" if definition.ulp_f64 is None else f" (f64: {definition.ulp_f64:g})"
+    floor = f" + {definition.floor:.3g}" if definition.floor else ""
+    return f"{definition.ulp:g} ulp{wide}{floor}"
+
+
+def _results(definition: OpDef) -> dict[str, str]:
+    """The result's dtype by that of the operands; of these, conditions are bool and indices i64."""
+    from emitter.dtypes import BOOL, DTYPES, I64
+    from emitter.errors import DTypeMismatch
+
+    if definition.name in ("cast", "index"):
+        return {"any": "the dtype given"} if definition.name == "cast" else {"none": I64.name}
+    samples = {a.name: 0 if a.default is None else a.default for a in definition.attributes}
+    attributes = definition.bind_attributes(samples, "ops")
+    fixed = {"cond": BOOL, "indices": I64}
+    results = {}
+    for dtype in DTYPES:
+        with contextlib.suppress(DTypeMismatch):
+            operands = [fixed.get(name, dtype) for name in definition.parameters]
+            results[dtype.name] = definition.signature(operands, attributes).result.name
+    return results
+
+
+def _op_document(definition: OpDef) -> dict[str, Any]:
+    from emitter.dtypes import F64
+
+    names = ("name", "call", "symbol", "doc", "ulp")
+    more = {"ulp_f64": definition.bound(F64), "floor": definition.floor, "dtypes": _results(definition)}
+    return {name: getattr(definition, name) for name in names} | more
+
+
+def run_env(options: argparse.Namespace) -> int:
+    """`kernelpress env`: what each variable means, its default, and what is set."""
+    from .environment import VARIABLES
+
+    rows = []
+    for variable in VARIABLES:
+        patterns = variable.name.split(", ")
+        now = {n: v for n, v in sorted(os.environ.items()) if any(fnmatchcase(n, p) for p in patterns)}
+        rows.append({**vars(variable), "set": now})
+    if options.json:
+        _print_json(rows)
+        return OK
+    for row in rows:
+        shown = ", ".join(f"{n}={v}" for n, v in row["set"].items()) or "not set"
+        print(f"{row['name']}\n  {row['meaning']}\n  default: {row['default']}\n  now: {shown}")
+    return OK
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())
