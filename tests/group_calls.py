@@ -72,7 +72,7 @@ class _Memory:
 def _walkable(array: np.ndarray, library: Arrays) -> np.ndarray:
     """The array itself, or contiguous where the library (torch) knows no negative strides."""
     backwards = any(stride < 0 for stride in array.strides)
-    return np.ascontiguousarray(array) if backwards and not library.negative_strides else array
+    return array.copy() if backwards and not library.negative_strides else array
 
 
 def assert_within(got: np.ndarray, limits: Bounded, name: str, call: Call) -> None:

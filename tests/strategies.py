@@ -19,7 +19,7 @@ from memory_layouts import laid_out, values
 from emitter.builder import Builder
 from emitter.dtypes import BOOL, DTYPES, F32, I32, I64, DType
 from emitter.errors import DTypeMismatch, LiteralOverflow
-from emitter.group import Dim, DimSize, FusionGroup, Literal, Operand, Ref, ScalarSpec, TensorSpec
+from emitter.group import Dim, DimSize, FusionGroup, Literal, Node, Operand, Ref, ScalarSpec, TensorSpec
 from emitter.names import is_name
 from emitter.ops import OPS, OpDef, OperandType
 from emitter.schedule import Schedule
@@ -287,9 +287,9 @@ class _Drawing:
             attributes["approximate"] = self.draw(st.sampled_from(("none", "tanh")))
         operands = self._legal(definition, operands)
         self._node(definition.name, operands, attributes)
-        dtype, shape = self.types[self.builder.nodes[-1].name]
-        if self.exact and definition.name in SIGN_OPEN and dtype.is_float:
-            self._node("add", [Ref(self.builder.nodes[-1].name), Literal.of(0.0)], {}, shape)
+        last = self.builder.nodes[-1]
+        if self.exact and self._sign_open(last):
+            self._node("add", [Ref(last.name), Literal.of(0.0)], {}, self.types[last.name][1])
 
     def _constant(self) -> Operand:
         dims = [DimSize(d) for d in self.space if isinstance(d, str)]
@@ -354,9 +354,13 @@ class _Drawing:
         self.types[node.name] = (signature.result, shape)
         return Ref(node.name)
 
+    def _sign_open(self, node: Node) -> bool:
+        """Whether kernels may give a zero of either sign."""
+        return node.op in SIGN_OPEN and self.types[node.name][0].is_float
+
     def _outputs(self) -> tuple[str, ...]:
         """Up to 4 nodes: most of those that no other node uses, and some that are used."""
-        nodes = [n.name for n in self.builder.nodes]
+        nodes = [n.name for n in self.builder.nodes if not (self.exact and self._sign_open(n))]
         if not nodes:
             return (self._node("copy", [Ref(self.inputs[0].name)], {}).name,)
         used = {o.name for n in self.builder.nodes for o in n.operands if isinstance(o, Ref)}
