@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import cuda_source, host_source, triton_source
+from .about import banner, manifest, summary
 from .analysis import analyse
 from .dtypes import DType
 from .errors import BadSchedule, UnknownDim, UnknownName
@@ -17,18 +18,15 @@ from .layout import CONTIGUOUS, Layout
 from .lower import lower
 from .plan import Plan, make_plan, parameters, walked_along_inner
 from .prelude import defined, needed
-from .printer import Printer
 from .read import to_toml
 from .schedule import SQUARE, Schedule, choose
 from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec, write_files
 from .templates import render
 from .text import arguments
 from .verify import Verified, verify
-from .version import VERSION
 
 BACKENDS: tuple[Backend, ...] = ("triton", "cuda")
 CUDA_OPTIONS = ("--std=c++17", "--fmad=false")
-_SUMMARY_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class _Job:
 
     group: FusionGroup
     plan: Plan
-    params: tuple[ParamSpec, ...]
     schedule: Schedule
     backend: Backend
     banner: tuple[str, str]
@@ -84,11 +81,10 @@ def emit(
     job = _Job(
         original,
         plan,
-        (),
         schedule or default,
         backend,
-        _banner(group, backend, schedule or default, default, plan, chosen, static or {}),
-        _summary(original, verified),
+        banner(group, backend, schedule or default, default, plan, chosen, static or {}),
+        summary(original, verified),
     )
     return _triton(job) if backend == "triton" else _cuda(job)
 
@@ -99,7 +95,7 @@ def write(
     """Emit `group` for each backend into `folder`/<group name>/, with group.toml and manifest.json; the paths."""
     sources = [emit(group, backend, **choices) for backend in backends]  # type: ignore[arg-type]
     files = [file for source in sources for file in source.files]
-    files += [("group.toml", to_toml(group)), ("manifest.json", _manifest(group, sources))]
+    files += [("group.toml", to_toml(group)), ("manifest.json", manifest(group, sources))]
     return write_files(Path(folder) / group.name, files)
 
 
@@ -320,62 +316,3 @@ def _instances(schedule: Schedule, backend: Backend, flat: bool) -> tuple[Instan
     indices: tuple[IndexType, ...] = ("i32", "i64")
     vectors = dict.fromkeys((schedule.vector, 1))
     return tuple(Instance(i, v, t) for i in indices for v in vectors for t in tiles)
-
-
-def _banner(
-    group: FusionGroup,
-    backend: Backend,
-    schedule: Schedule,
-    default: Schedule,
-    plan: Plan,
-    layouts: Mapping[str, Layout],
-    static: Mapping[str, int],
-) -> tuple[str, str]:
-    command = [f"kernelpress emit group.toml --backend {backend}"]
-    command += [f"--layout {name}={layout}" for name, layout in sorted(layouts.items())]
-    command += [f"--static {dim}={size}" for dim, size in sorted(static.items())]
-    for field in fields(schedule):
-        value = getattr(schedule, field.name)
-        if value != getattr(default, field.name):
-            command.append(f"--schedule {field.name}={value}")
-    first = (
-        f"kernelpress {VERSION} | group {group.name} {group.fingerprint[:12]} | template {backend}/pointwise | "
-        f"{schedule.text(backend, plan.rows is None)}"
-    )
-    return first, f"Reproduce: {' '.join(command)}"
-
-
-def _summary(group: FusionGroup, verified: Verified) -> str:
-    """The computation in one line: outputs with types, and the nodes where they are few."""
-    results = ", ".join(f"{o}: {verified.types[o]}" for o in group.outputs)
-    given = ", ".join(f"{i.name}: {i}" for i in group.inputs)
-    body = "; ".join(f"{name} = {text}" for name, text in Printer(group).lines)
-    forms = (f"{group.name}({given}) -> {results}. {body}.", f"{group.name}: {body}.", f"{group.name} -> {results}.")
-    for text in forms:
-        if len(text) <= _SUMMARY_WIDTH:
-            return text
-    return f"The fused group {group.name}: {len(group.nodes)} nodes, {len(group.outputs)} outputs."
-
-
-def _manifest(group: FusionGroup, sources: list[KernelSource]) -> str:
-    kernels = {
-        source.backend: {
-            "entry": source.entry,
-            "files": [name for name, _ in source.files],
-            "grid": source.grid.python(),
-            "num_warps": source.num_warps,
-            "parameters": [
-                {"name": p.name, "kind": p.kind, "dtype": p.dtype.name if p.dtype else "index"} for p in source.params
-            ],
-        }
-        for source in sources
-    }
-    document = {
-        "generator": f"kernelpress {VERSION}",
-        "group": group.name,
-        "fingerprint": group.fingerprint,
-        "inputs": {i.name: str(i) for i in group.inputs},
-        "outputs": list(group.outputs),
-        "kernels": kernels,
-    }
-    return json.dumps(document, indent=2) + "\n"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .analysis import Access, Analysis
-from .errors import ShapeMismatch
+from .analysis import Analysis
 from .group import Dim, ScalarSpec, TensorSpec, type_text
-from .layout import Layout
+from .host_checks import HostChecks, strings
 from .names import Namer
 from .plan import Plan
 from .prelude import defined
@@ -57,20 +55,6 @@ class LaunchContext:
     block: str
 
 
-def _strings(names: Sequence[str]) -> str:
-    """A tuple of strings, as Python source."""
-    quoted = ", ".join(f'"{name}"' for name in names)
-    return f"({quoted}{',' if len(names) == 1 else ''})"
-
-
-def _listed(items: Sequence[str]) -> list[str]:
-    """The items with the brackets of a list on the first and the last."""
-    if not items:
-        return ["[]"]
-    opened = [f"[{items[0]}", *items[1:]]
-    return [*opened[:-1], f"{opened[-1]}]"]
-
-
 class Host:
     """Names of the host code, and the lines of its parts."""
 
@@ -86,13 +70,7 @@ class Host:
         self.names = {i.name: namer.name(i.name) for i in self.group.inputs}
         self.names |= {o: namer.name(o) for o in self.group.outputs}
         self.dims = {d: namer.name(d) for d in self.group.dims}
-        self.stores = {output: access for output, _, access in self.analysis.stores}
-        self.loads: dict[str, list[Access]] = {}
-        for value in self.analysis.values:
-            if value.access:
-                self.loads.setdefault(value.access.tensor, []).append(value.access)
-        accesses = [*self.stores.values(), *itertools.chain(*self.loads.values())]
-        self.layouts: dict[str, Layout] = {a.tensor: a.layout for a in accesses}
+        self.checks = HostChecks(plan, self.names, self.dims)
         self.blocks = tuple(namer.name(b) for b in self._block_wanted())
 
     def _block_wanted(self) -> tuple[str, ...]:
@@ -123,18 +101,18 @@ class Host:
             argument_docs=tuple(self._document(i) for i in group.inputs),
             out_doc=self._out_document(),
             returns_doc=" and ".join(f"{n}: {self.types[o]}" for n, o in zip(names, outputs, strict=True)),
-            empty_doc="; an empty result launches nothing" if self._space_text() else "",
-            checks=tuple(self._checks()),
+            empty_doc="; an empty result launches nothing" if self.checks.space_sizes() else "",
+            checks=tuple(self.checks.inputs()),
             several=len(outputs) > 1,
             out_names=", ".join(names),
-            out_labels=_strings(outputs),
-            outputs=tuple(self._outputs(names)),
+            out_labels=strings(outputs),
+            outputs=tuple(self.checks.outputs(names)),
             one_device=tuple(wrapped("same_device", views, "", 4)) if len(views) > 1 else (),
-            apart=tuple(self._apart(names)),
-            empty_test=self._empty_test(),
+            apart=tuple(self.checks.apart(names)),
+            empty_test=self.checks.empty_test(),
             counts=tuple(f"{name} = {self.dims[dim]}" for name, dim in self.plan.counts.items()),
             all_empty=f"all(0 in y.shape for y in ({', '.join(names)}))",
-            padding=self._padding(names),
+            padding=self.checks.padding(names),
             result=", ".join(results),
             sizes=tuple(self._sizes()),
             wide=self._wide(),
@@ -148,123 +126,16 @@ class Host:
             block=self._block(),
         )
 
-    def _shape(self, shape: Sequence[Dim]) -> str:
-        texts = [self.dims[d] if isinstance(d, str) else str(d) for d in shape]
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-
     def _document(self, item: TensorSpec | ScalarSpec) -> str:
         if isinstance(item, ScalarSpec):
             return f"{self.names[item.name]}: a number, passed as {item.dtype.numpy.name}"
-        layout = self.analysis_layout(item.name)
+        layout = self.checks.layout_in_words(item.name)
         return f"{self.names[item.name]}: array {type_text(item.dtype, item.shape)} ({item.dtype.numpy.name}), {layout}"
-
-    def analysis_layout(self, tensor: str) -> str:
-        """What the kernel asks of a tensor's strides, in words."""
-        layout = self.layouts[tensor]
-        if layout.contiguous:
-            return "C-contiguous"
-        return "any strides" if layout.unit_axis is None else f"stride 1 along axis {layout.unit_axis}"
 
     def _out_document(self) -> str:
         if len(self.group.outputs) > 1:
             return f"arrays to write to, a tuple ({', '.join(self.group.outputs)}); None allocates them"
         return "an array to write to; None allocates one"
-
-    def _checks(self) -> list[str]:
-        lines: list[str] = []
-        known: set[str] = set()
-        for item in self.group.inputs:
-            name, numpy_name = self.names[item.name], item.dtype.numpy.name
-            if isinstance(item, ScalarSpec):
-                check = "half_scalar" if item.dtype.is_float and item.dtype.bits == 16 else "scalar"
-                lines.append(f'{name} = {check}("{item.name}", {name}, "{numpy_name}")')
-                continue
-            lines.append(f'{name} = view("{item.name}", {name}, "{numpy_name}", {len(item.shape)})')
-            new = [d for d in item.shape if isinstance(d, str) and d not in known]
-            if new and len(new) == len(item.shape) == len(set(new)):
-                unpacked = ", ".join(self.dims[d] for d in new)
-                lines.append(f"{unpacked}{',' if len(new) == 1 else ''} = {name}.shape")
-            else:
-                for dim in dict.fromkeys(new):
-                    lines.append(f"{self.dims[dim]} = {name}.shape[{item.shape.index(dim)}]")
-                if item.shape:
-                    shown = f"[{', '.join(map(str, item.shape))}]"
-                    lines.append(f'expect_shape({name}, {self._shape(item.shape)}, "{shown}")')
-            known |= set(new)
-        lines += self._layout_checks([t.name for t in self.group.tensors if t.shape])
-        return lines
-
-    def _layout_checks(self, tensors: Sequence[str]) -> list[str]:
-        contiguous = [self.names[t] for t in tensors if self.layouts[t].contiguous]
-        lines = wrapped("expect_contiguous", contiguous, "", 4) if contiguous else []
-        for tensor in tensors:
-            layout = self.layouts[tensor]
-            if layout.unit_axis is not None:
-                lines.append(f"expect_unit({self.names[tensor]}, {layout.unit_axis})")
-        return lines
-
-    def _outputs(self, names: Sequence[str]) -> list[str]:
-        like = self.names[self.group.tensors[0].name] if self.group.tensors else "None"
-        lines = []
-        for name, output in zip(names, self.group.outputs, strict=True):
-            kind = self.types[output]
-            given = name if len(names) > 1 else "out"
-            shown = f"[{', '.join(map(str, kind.shape))}]"
-            wanted = f'"{kind.dtype.numpy.name}", {self._shape(kind.shape)}'
-            lines.append(f'{name} = output("{output}", {given}, {wanted}, {like}, "{shown}")')
-        return lines + self._layout_checks([o for o in self.group.outputs if self.types[o].shape])
-
-    def _apart(self, names: Sequence[str]) -> list[str]:
-        """Overlap checks; an input may be an output's exact view where each element is read where it is written."""
-        inputs = [self.names[t.name] for t in self.group.tensors]
-        like: dict[tuple[str, ...], list[str]] = {}
-        for name, output in zip(names, self.group.outputs, strict=True):
-            like.setdefault(tuple(self._overwritable(output)), []).append(name)
-        lines = wrapped("expect_disjoint", names, "", 8) if len(names) > 1 else []
-        for safe, outputs in like.items() if inputs else ():
-            items = [*_listed(outputs), *_listed(inputs), *_listed([f'"{name}"' for name in safe])]
-            lines += wrapped("expect_apart", items, "", 8)
-        return lines
-
-    def _overwritable(self, output: str) -> list[str]:
-        """Inputs whose exact view the output may be."""
-        stored = self.stores[output]
-        if {s.loop for s in stored.steps} != set(range(len(self.analysis.loops))):
-            return []
-        return [t.name for t in self.group.tensors if self._read_in_place(t.name, stored)]
-
-    def _read_in_place(self, tensor: str, stored: Access) -> bool:
-        return all([s.loop for s in a.steps] == [s.loop for s in stored.steps] for a in self.loads.get(tensor, ()))
-
-    def _empty_test(self) -> str:
-        """Whether the outputs have no elements."""
-        sizes = self._space_text()
-        if not sizes:
-            return ""
-        return f"{sizes[0]} == 0" if len(sizes) == 1 else f"0 in ({', '.join(sizes)})"
-
-    def _padding(self, names: Sequence[str]) -> tuple[str, ...]:
-        """What lets outputs without the empty axis be computed: the least space that holds them, in scratch memory."""
-        if not (self.plan.smaller and self._space_text()):
-            return ()
-        if 0 in self.analysis.verified.space:
-            empty = next(o for o in self.group.outputs if 0 in self.types[o].shape)
-            raise ShapeMismatch(
-                f"group {self.group.name}: output {self.plan.smaller[0]} has elements and {empty} never has any; "
-                "describe them as two groups"
-            )
-        space = [d for d in dict.fromkeys(self.analysis.verified.space) if isinstance(d, str)]
-        kept = {d for output in self.plan.smaller for d in self.types[output].shape}
-        sizes = [f"{self.dims[d]} or 1" if d in kept else "1" for d in space]
-        lines = [f"{', '.join(self.dims[d] for d in space)} = {', '.join(sizes)}"]
-        tensors = [(self.names[t.name], t.shape) for t in self.group.tensors]
-        tensors += [(name, self.types[o].shape) for name, o in zip(names, self.group.outputs, strict=True)]
-        spanned = [(name, shape) for name, shape in tensors if set(shape) & set(self.analysis.verified.space)]
-        return (*lines, *(f"{name} = padded({name}, {self._shape(shape)})" for name, shape in spanned))
-
-    def _space_text(self) -> list[str]:
-        space = self.analysis.verified.space
-        return [self.dims[d] if isinstance(d, str) else str(d) for d in space if isinstance(d, str) or d == 0]
 
     def _sizes(self) -> list[str]:
         lines = []
@@ -285,7 +156,7 @@ class Host:
         spans = {self._product(space): None} if space else {}
         for name in (*(t.name for t in self.group.tensors), *self.group.outputs):
             shape = [d for d in self.types[name].shape if d != 1]
-            if shape and not self.layouts[name].contiguous:
+            if shape and not self.checks.layouts[name].contiguous:
                 spans[f"span({self.names[name]})"] = None
             elif any(shape.count(d) > space.count(d) for d in shape):  # else it is no larger than the space
                 spans[self._product(shape)] = None
