@@ -19,8 +19,8 @@ from .ops import Number, OpDef, Signature
 from .ops.evaluate import cast, convert, evaluate_op, literal, load
 
 # Results that are one of the operands, or exact by nature: nothing is rounded.
-_PICKS_A_ZERO = {"maximum", "minimum", "clip", "relu"}
-_NOT_ROUNDED = {"neg", "abs", "sign", "floor", "ceil", "round", "trunc"} | _PICKS_A_ZERO
+PICKS_A_ZERO = {"maximum", "minimum", "clip", "relu"}
+_NOT_ROUNDED = {"neg", "abs", "sign", "floor", "ceil", "round", "trunc"} | PICKS_A_ZERO
 _PERIODIC = {"sin", "cos", "tan"}
 
 
@@ -30,10 +30,12 @@ class Bounded:
 
     value: float64 for floats, else the node's own type. err: float64; 0 is exactly known (NaN and inf
     included), inf is unknown. A bool with an err may be either; an integer with one is unknown to later ops.
+    same_bits: of an output, that it must be this very value, also in the sign of a zero.
     """
 
     value: Array
     err: Array
+    same_bits: bool = False
 
 
 def known(array: Array, dtype: DType) -> Bounded:
@@ -98,7 +100,7 @@ def _float_op(opdef: OpDef, args: Sequence[Bounded], signature: Signature, attri
         typed = [a.value.astype(compute) if a.value.dtype.kind == "f" else a.value for a in args]
         exact = evaluate_op(opdef, typed, signature, attributes, "compute").astype(np.float64)
         value, err = np.where(certain, exact, value), np.where(certain, 0.0, err)
-    if opdef.name in _PICKS_A_ZERO:
+    if opdef.name in PICKS_A_ZERO:
         negative_zero = np.logical_or.reduce(
             [np.broadcast_to((a.value == 0) & np.signbit(a.value), value.shape) for a in args]
         )

@@ -10,8 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from emitter.analysis import analyse
 from emitter.dtypes import DType
-from emitter.group import Node, Ref, ScalarSpec
+from emitter.group import ScalarSpec
 from emitter.verify import Verified
 
 from .cpu.memory import Side
@@ -128,14 +129,10 @@ def _size(rng: np.random.Generator, largest: int) -> int:
 def _indexed(verified: Verified, sizes: Mapping[str, int]) -> dict[str, int]:
     """Inputs that are the indices of a gather, and the size of the axis they index."""
     found = {}
-    for node in verified.group.nodes:
-        indices = node.operands[1] if node.op == "take" else None
-        source = node.operands[0] if node.op == "take" else None
-        if not isinstance(indices, Ref) or not isinstance(source, Ref):
-            continue
-        if not isinstance(verified.group.by_name[indices.name], Node):
-            shape = _shape(verified.types[source.name].shape, sizes)
-            found[indices.name] = shape[int(node.attribute("axis")) % len(shape)]
+    for value in analyse(verified, {}).values:
+        for step in value.access.steps if value.access else ():
+            if isinstance(step.gathered, tuple):
+                (found[step.gathered[0]],) = _shape(step.dims, sizes)
     return found
 
 

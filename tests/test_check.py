@@ -277,3 +277,23 @@ def test_targets() -> None:
     assert texts(BACKENDS, None) == {"triton": ["cuda:90", "hip:gfx942"], "cuda": ["cuda:90"]}
     assert texts(BACKENDS, ["hip:gfx90a"]) == {"triton": ["hip:gfx90a"], "cuda": []}
     assert texts(("cuda",), None, False) == {"cuda": []}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_zero_of_the_wrong_sign(
+    backend: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Sums and products equal NumPy bit for bit, and -0.0 is not 0.0."""
+    path = tmp_path / "sum.toml"
+    path.write_text(
+        'name = "sum"\noutputs = ["y"]\n[inputs]\na = "f32[N]"\nb = "f32[N]"\n[body]\ny = "(a + b) * 0.0"\n'
+    )
+    command = ["check", str(path), "--backend", backend, "--device", "cpu", "--cases", "8", "--target", "cuda:90"]
+    assert main(command) == 0
+    assert "bit for bit" in capsys.readouterr().out
+
+    def alter(output: Any, _: tuple[Any, ...]) -> None:
+        output[output == 0] *= -1
+
+    after_each_call(monkeypatch, alter)
+    assert main(command) == 1
