@@ -22,7 +22,7 @@ from .read import to_toml
 from .schedule import SQUARE, Schedule, choose
 from .source import Backend, GridExpr, IndexType, Instance, KernelSource, ParamSpec, write_files
 from .templates import render
-from .text import arguments
+from .text import arguments, strings
 from .verify import Verified, verify
 
 BACKENDS: tuple[Backend, ...] = ("triton", "cuda")
@@ -279,7 +279,7 @@ class _BuildTriton:
             plan.entry,
             f"{{{types}}}",
             f"{{{', '.join(constants)}}}",
-            repr(tuple(p.name for p in params if p.divisible)),
+            strings([p.name for p in params if p.divisible]),
             json.dumps(shown).replace("false", "False"),
             len(params),
         )

@@ -71,10 +71,6 @@ class UnsupportedOp(KernelpressError, NotImplementedError):
     """A dialect can neither spell the op for these dtypes nor decompose it."""
 
 
-class UnsupportedGroup(KernelpressError, NotImplementedError):
-    """No template serves a group of this structure."""
-
-
 class TooManyParameters(KernelpressError, ValueError):
     """The kernel's parameters would pass the limit of one launch."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 from .analysis import Access
@@ -13,18 +12,16 @@ from .plan import Plan
 from .text import wrapped
 
 
-def strings(names: Sequence[str]) -> str:
-    """A tuple of strings, as Python source."""
-    quoted = ", ".join(f'"{name}"' for name in names)
-    return f"({quoted}{',' if len(names) == 1 else ''})"
-
-
 def _listed(items: Sequence[str]) -> list[str]:
     """The items with the brackets of a list on the first and the last."""
     if not items:
         return ["[]"]
     opened = [f"[{items[0]}", *items[1:]]
     return [*opened[:-1], f"{opened[-1]}]"]
+
+
+def _is_gather(access: Access) -> bool:
+    return any(step.loop is None for step in access.steps)
 
 
 class HostChecks:
@@ -43,8 +40,7 @@ class HostChecks:
         for value in self.analysis.values:
             if value.access:
                 self.loads.setdefault(value.access.tensor, []).append(value.access)
-        accesses = [*self.stores.values(), *itertools.chain(*self.loads.values())]
-        self.layouts: dict[str, Layout] = {a.tensor: a.layout for a in accesses}
+        self.layouts: dict[str, Layout] = {a.tensor: a.layout for a in plan.accesses}
 
     def _shape(self, shape: Sequence[Dim]) -> str:
         texts = [self.dims[d] if isinstance(d, str) else str(d) for d in shape]
@@ -58,6 +54,7 @@ class HostChecks:
         return "any strides" if layout.unit_axis is None else f"stride 1 along axis {layout.unit_axis}"
 
     def inputs(self) -> list[str]:
+        """Every input becomes a view, or a number, of the right dtype and shape; dims get their sizes."""
         lines: list[str] = []
         known: set[str] = set()
         for item in self.group.inputs:
@@ -91,6 +88,7 @@ class HostChecks:
         return lines
 
     def outputs(self, names: Sequence[str]) -> list[str]:
+        """Every output becomes a view, of the array given or of a new one."""
         like = self.names[self.group.tensors[0].name] if self.group.tensors else "None"
         lines = []
         for name, output in zip(names, self.group.outputs, strict=True):
@@ -141,7 +139,9 @@ class HostChecks:
                 "describe them as two groups"
             )
         space = [d for d in dict.fromkeys(self.analysis.verified.space) if isinstance(d, str)]
-        kept = {d for output in self.plan.smaller for d in self.types[output].shape}
+        # What a smaller output reads has its axes; but a gather also steps over axes that it picks from.
+        gathered = [tensor for tensor, reads in self.loads.items() if any(_is_gather(a) for a in reads)]
+        kept = {d for name in (*self.plan.smaller, *gathered) for d in self.types[name].shape}
         sizes = [f"{self.dims[d]} or 1" if d in kept else "1" for d in space]
         lines = [f"{', '.join(self.dims[d] for d in space)} = {', '.join(sizes)}"]
         tensors = [(self.names[t.name], t.shape) for t in self.group.tensors]
@@ -150,5 +150,6 @@ class HostChecks:
         return (*lines, *(f"{name} = padded({name}, {self._shape(shape)})" for name, shape in spanned))
 
     def space_sizes(self) -> list[str]:
+        """Sizes of the iteration space that may be 0."""
         space = self.analysis.verified.space
         return [self.dims[d] if isinstance(d, str) else str(d) for d in space if isinstance(d, str) or d == 0]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from .analysis import Analysis
 from .group import Dim, ScalarSpec, TensorSpec, type_text
-from .host_checks import HostChecks, strings
+from .host_checks import HostChecks
 from .names import Namer
 from .plan import Plan
 from .prelude import defined
 from .schedule import SQUARE, Schedule
 from .source import Backend, GridExpr, ParamSpec
 from .statements import INDEX_LIMIT
-from .text import arguments, wrapped
+from .text import arguments, strings, wrapped
 
 PRELUDE = "host/arrays.py"
 _RESERVED = {"all", "results", "out", "wide", "aligned", "vector", "block_x", "block_y", "index", "arguments", "kernel"}

@@ -58,3 +58,9 @@ def wrapped(head: str, items: Sequence[str], tail: str, indent: int, separator: 
     else:
         inner = [f"    {rows[0]}"] + [f"    {separator} {row}" for row in rows[1:]]
     return [f"{head}(", *inner, f"){tail}"]
+
+
+def strings(names: Sequence[str]) -> str:
+    """A tuple of strings, as Python source."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return f"({quoted}{',' if len(names) == 1 else ''})"

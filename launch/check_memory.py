@@ -10,7 +10,7 @@ import numpy as np
 from .check_cases import Tensor
 from .cpu.memory import POISON, guarded, outside_written
 
-_MARGIN = 256
+MARGIN = 256
 """Bytes of poison on either side of an array on a GPU."""
 
 
@@ -49,7 +49,9 @@ def memory_of(device: str) -> Memory:
     return _CpuMemory() if device == "cpu" else _GpuMemory()
 
 
-class _OnCpu(Placed):
+class OnCpu(Placed):
+    """A NumPy array from `guarded`."""
+
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
@@ -62,29 +64,29 @@ class _OnCpu(Placed):
 
 class _CpuMemory(Memory):
     def input(self, tensor: Tensor) -> Placed:
-        return _OnCpu(guarded(tensor.array, align=tensor.align, side=tensor.side, read_only=True))
+        return OnCpu(guarded(tensor.array, align=tensor.align, side=tensor.side, read_only=True))
 
     def output(self, tensor: Tensor) -> Placed:
         made = guarded(tensor.array, align=tensor.align, side=tensor.side)
-        _poison(made)
-        return _OnCpu(made)
+        poison(made)
+        return OnCpu(made)
 
     def to_numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)
 
 
-class _OnGpu(Placed):
+class OnGpu(Placed):
     """`memory` holds the bytes around and of `array`; element 0 of `like` lies `first` bytes into it."""
 
     def __init__(self, array: Any, memory: Any, like: np.ndarray, first: int) -> None:
-        self.array, self._memory, self._like, self._first = array, memory, like, first
+        self.array, self.memory, self.like, self.first = array, memory, like, first
 
     def numpy(self) -> np.ndarray:
-        return _elements(self._memory.get(), self._like, self._first)
+        return elements(self.memory.get(), self.like, self.first)
 
     def outside_written(self) -> bool:
-        around = self._memory.get()
-        _poison(_elements(around, self._like, self._first))
+        around = self.memory.get()
+        poison(elements(around, self.like, self.first))
         return bool(np.any(around != POISON))
 
 
@@ -102,22 +104,23 @@ class _GpuMemory(Memory):
     def _place(self, like: np.ndarray, align: int, filled: bool) -> Placed:
         import cupy
 
-        low, high = _extent(like)
-        first = _MARGIN + (-low + 15) // 16 * 16 + align % 16
-        host = np.full((first + high + _MARGIN) // 16 * 16, POISON, np.uint8)
+        low, high = extent(like)
+        first = MARGIN + (-low + 15) // 16 * 16 + align % 16
+        host = np.full((first + high + MARGIN) // 16 * 16, POISON, np.uint8)
         if filled:
-            _elements(host, like, first)[...] = like
+            elements(host, like, first)[...] = like
         memory = cupy.asarray(host)
         # CuPy makes no arrays of fp8, but views bytes as fp8.
         bits = cupy.ndarray(like.shape, f"u{like.itemsize}", memory.data + first, like.strides)
-        return _OnGpu(bits.view(like.dtype), memory, like, first)
+        return OnGpu(bits.view(like.dtype), memory, like, first)
 
 
-def _poison(array: np.ndarray) -> None:
+def poison(array: np.ndarray) -> None:
+    """Set every byte of every element."""
     array.view(f"u{array.itemsize}")[...] = int.from_bytes(bytes([POISON]) * array.itemsize, "little")
 
 
-def _extent(array: np.ndarray) -> tuple[int, int]:
+def extent(array: np.ndarray) -> tuple[int, int]:
     """The bytes that the elements take, counted from element 0."""
     if array.size == 0:
         return 0, array.itemsize
@@ -125,5 +128,6 @@ def _extent(array: np.ndarray) -> tuple[int, int]:
     return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.itemsize
 
 
-def _elements(memory: np.ndarray, like: np.ndarray, first: int) -> np.ndarray:
+def elements(memory: np.ndarray, like: np.ndarray, first: int) -> np.ndarray:
+    """The view of these bytes with the shape, dtype and strides of `like`, whose element 0 lies `first` bytes in."""
     return np.ndarray(like.shape, like.dtype, memory, first, like.strides)

@@ -8,36 +8,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from launch.cpu.memory import PAGE, POISON, Side, guarded, outside_written
-
-_MARGIN = 256
-"""Bytes of poison on either side of an array on a GPU."""
+from launch.check_memory import MARGIN, OnCpu, OnGpu, elements, extent, poison
+from launch.cpu.memory import PAGE, POISON, Side, guarded
 
 
-def poison(array: np.ndarray, byte: int = POISON) -> None:
-    """Set every byte of every element."""
-    array.view(f"u{array.itemsize}")[...] = int.from_bytes(bytes([byte]) * array.itemsize, "little")
-
-
-class Placed(ABC):
+class Placed(Protocol):
     """One array on the device. `array` is what a kernel takes."""
 
     array: Any
 
-    @abstractmethod
     def numpy(self) -> np.ndarray:
         """Its elements now."""
 
-    @abstractmethod
     def outside_written(self) -> bool:
         """Whether a byte around or between its elements has changed."""
 
-    @abstractmethod
     def surround(self, byte: int) -> None:
         """Set every byte around and between its elements."""
 
@@ -78,19 +67,10 @@ def arrays_on(device: str) -> Arrays:
     return _Cupy() if device == "cuda" else _Numpy()
 
 
-@dataclass(frozen=True)
-class _Guarded(Placed):
-    array: np.ndarray
-
-    def numpy(self) -> np.ndarray:
-        return self.array
-
-    def outside_written(self) -> bool:
-        return outside_written(self.array)
-
+class _Guarded(OnCpu):
     def surround(self, byte: int) -> None:
         contents = self.array.copy()
-        np.frombuffer(self.array.base, np.uint8)[PAGE:-PAGE] = byte  # type: ignore[arg-type]
+        np.frombuffer(self.array.base, np.uint8)[PAGE:-PAGE] = byte
         self.array[...] = contents
 
 
@@ -105,27 +85,11 @@ class _Numpy(Arrays):
         return _Guarded(made)
 
 
-@dataclass(frozen=True)
-class _OnGpu(Placed):
-    """memory: the bytes around and of `array`, a CuPy array. first: where element 0 of `like` lies in it."""
-
-    array: Any
-    memory: Any
-    like: np.ndarray
-    first: int
-
-    def numpy(self) -> np.ndarray:
-        return _elements(self.memory.get(), self.like, self.first)
-
-    def outside_written(self) -> bool:
-        around = self.memory.get()
-        poison(_elements(around, self.like, self.first))
-        return bool(np.any(around != POISON))
-
+class _Surrounded(OnGpu):
     def surround(self, byte: int) -> None:
         contents = self.numpy().copy()
         around = np.full(self.memory.size, byte, np.uint8)
-        _elements(around, self.like, self.first)[...] = contents
+        elements(around, self.like, self.first)[...] = contents
         self.memory.set(around)
 
 
@@ -146,14 +110,14 @@ class _Cupy(Arrays):
     def _make(self, like: np.ndarray, contents: np.ndarray | None, align: int, side: Side, read_only: bool) -> Placed:
         import cupy
 
-        low, high = (0, like.itemsize) if like.size == 0 else _extent(like)
-        first = _MARGIN + (-low + 15) // 16 * 16 + (align if align < 16 else 0)
-        host = np.full(first + high + _MARGIN, POISON, np.uint8)
+        low, high = extent(like)
+        first = MARGIN + (-low + 15) // 16 * 16 + (align if align < 16 else 0)
+        host = np.full(first + high + MARGIN, POISON, np.uint8)
         host = host[: host.size // 16 * 16]
         if contents is not None:
-            _elements(host, like, first)[...] = contents
+            elements(host, like, first)[...] = contents
         memory = cupy.asarray(host)
-        return _OnGpu(self._view(memory, like, first), memory, like, first)
+        return _Surrounded(self._view(memory, like, first), memory, like, first)
 
     def _view(self, memory: Any, like: np.ndarray, first: int) -> Any:
         import cupy
@@ -183,13 +147,3 @@ def _numpy_dtype(name: str) -> np.dtype:
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name, None) or name)
-
-
-def _extent(array: np.ndarray) -> tuple[int, int]:
-    """The bytes that the elements take, counted from element 0."""
-    steps = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
-    return sum(s for s in steps if s < 0), sum(s for s in steps if s > 0) + array.itemsize
-
-
-def _elements(memory: np.ndarray, like: np.ndarray, first: int) -> np.ndarray:
-    return np.ndarray(like.shape, like.dtype, memory, first, like.strides)

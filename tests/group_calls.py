@@ -10,7 +10,7 @@ from strategies import Call
 
 import emitter
 import launch
-from emitter.bounds import Bounded, within
+from emitter.bounds import Bounded, same_bits, within
 from emitter.schedule import Backend
 
 
@@ -87,12 +87,7 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray, what: str) -> None:
     """Equal dtypes, shapes and bits; any NaN equals any other."""
     assert got.dtype == want.dtype
     assert got.shape == want.shape
-    bits = f"u{got.itemsize}"
-    different = np.asarray(got.view(bits) != want.view(bits))
-    if got.dtype.kind not in "iub":
-        with np.errstate(invalid="ignore"):
-            different &= ~((got != got) & (want != want))
-    _explain(got, want, different, what)
+    _explain(got, want, ~same_bits(got, want), what)
 
 
 def _explain(got: np.ndarray, want: np.ndarray, wrong: np.ndarray, what: str, err: np.ndarray | None = None) -> None:

@@ -195,6 +195,16 @@ def test_an_output_without_the_empty_axis_is_computed(run: Runner, launches: Lau
     assert row.shape == (0,) and launches.calls == []
 
 
+def test_an_output_without_the_empty_axis_gathers_over_an_axis_of_the_space(run: Runner) -> None:
+    """The axis that is picked from keeps its size, and so does the number that a dim is."""
+    group = described("t: f32[A, M, 1, 1]; x: f32[A, M, K]", {"y": "x + 1.0", "first": "take(t, 1, 1) + M"})
+    table = np.arange(12, dtype=np.float32).reshape(3, 4, 1, 1)
+    _, first = run(group, table, np.zeros((3, 4, 0), np.float32))
+    assert first.ravel().tolist() == [5, 9, 13]
+    _, first = run(group, table[:, :0], np.zeros((3, 0, 0), np.float32))
+    assert first.ravel().tolist() == [0, 0, 0]
+
+
 def test_no_dims_and_size_one(run: Runner) -> None:
     """A24: 0-d with itself, and beside axes of size 1."""
     (y,) = run.checked(described("x: f32[]", {"y": "x + x"}), np.asarray(3.5, np.float32))
