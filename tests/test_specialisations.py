@@ -122,6 +122,37 @@ def test_pinned_sizes_are_in_the_text_and_others_refused(run: Runner, launches: 
     assert len(launches.calls) == count
 
 
+@pytest.mark.parametrize("pins", [{}, {"M": 3}, {"M": 3, "N": 4}])
+def test_pinned_sizes_are_numbers_to_every_op(run: Runner, pins: dict[str, int]) -> None:
+    """Also where both languages need more than a bare literal: as a float, a bool, an integer to be cast."""
+    body = {
+        "least": "minimum(M, a)",
+        "sum": "w * (N - M) + M // 2",
+        "band": "index(-1) + (N - M) < index(-2)",
+        "either": "logical_xor(M, w)",
+        "size": "where(band, M, N)",
+        "gap": "N - M",
+        "narrow": "cast(M, 'u32')",
+    }
+    group = described("w: f32[M, N]; a: f64[]", body)
+    w = np.arange(12, dtype=np.float32).reshape(3, 4)
+    kernel = run.load(group, static=pins)
+    got = kernel(*run.on_device(w, np.asarray(2.5)))
+    for result, want in zip(map(run.numpy, got), emitter.reference(group, w, np.asarray(2.5)), strict=True):
+        assert result.tolist() == want.tolist()
+    assert kernel.artifact(target=Target("cuda", "90")).binary
+
+
+def test_the_coordinate_of_a_single_axis_is_zero(run: Runner) -> None:
+    body = {"at": "index(0)", "scaled": "w * at", "narrow": "cast(index(0), 'u32') ^ 1", "tested": "index(0) == 0"}
+    group = described("w: f32[1, N]", body | {"either": "where(w > 1.0, index(0), w)"})
+    w = np.arange(4, dtype=np.float32).reshape(1, 4)
+    kernel = run.load(group)
+    for result, want in zip(map(run.numpy, kernel(*run.on_device(w))), emitter.reference(group, w), strict=True):
+        assert result.tolist() == want.tolist()
+    assert kernel.artifact(target=Target("cuda", "90")).binary
+
+
 @pytest.mark.parametrize(
     ("pins", "words"),
     [({"K": 4}, "'K'"), ({"N": -1}, "N must be"), ({"N": 1.5}, "N must be"), ({"N": "4"}, "N must be")],
