@@ -183,7 +183,7 @@ class Host:
             else:
                 terms.append(self._stride(param.name))
         literal = self.plan.inner.extent
-        if self.plan.rows is not None and literal.isdigit() and int(literal) % 16:
+        if self.plan.in_rows and literal.isdigit() and int(literal) % 16:
             return ("aligned = False  # rows of an odd length",)
         return tuple(wrapped("aligned = ", terms, " % 16 == 0", 4, "|")) if terms else ("aligned = True",)
 

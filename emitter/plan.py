@@ -75,6 +75,14 @@ class Plan:
     def outer(self) -> Sequence[LoopNames]:
         return self.loops[:-1]
 
+    @property
+    def in_rows(self) -> bool:
+        """Whether accesses start at multiples of the inner extent: of a tile's rows, or of what a gather picks from."""
+        last = len(self.loops) - 1
+        return self.rows is not None or any(
+            len(a.steps) > 1 and a.layout.contiguous and a.steps[-1].loop == last for a in self.accesses
+        )
+
     def touches_inner(self, loops: frozenset[int]) -> bool:
         return len(self.loops) - 1 in loops
 
@@ -277,8 +285,8 @@ def parameters(plan: Plan, backend: Backend) -> tuple[ParamSpec, ...]:
 def _whole_vectors(plan: Plan, backend: Backend) -> set[str]:
     """Sizes that must be a multiple of the vector's length for every access to be a whole vector."""
     if backend == "cuda":
-        # Rows must all start aligned; a flat kernel reads its last, partial vector element by element.
-        return set() if plan.rows is None else {plan.inner.extent}
+        # A flat kernel reads its last, partial vector element by element.
+        return {plan.inner.extent} if plan.in_rows else set()
     transposed = {plan.rows.extent} if plan.rows is not None and plan.transposed else set()
     return {plan.inner.extent} | transposed
 

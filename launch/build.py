@@ -16,11 +16,14 @@ from .cpu.compiler import build_cpu, host_compiler
 from .cpu.cuda import CpuModule, load_cpu
 from .targets import Target
 
+_CPU_OPTION = ("sanitize", "alignment")
+"""A misaligned vector access faults on a GPU, so on the CPU, which would let it pass, it traps."""
+
 
 def key_for(source: KernelSource, instance: Instance, target: Target) -> CacheKey:
     """What the binary of this instance for this target depends on."""
     if target.kind == "cpu":
-        return CacheKey.of(source, instance, target, source.options, host_compiler().identity)
+        return CacheKey.of(source, instance, target, (*source.options, _CPU_OPTION), host_compiler().identity)
     key = triton_key if source.backend == "triton" else cuda_key
     return key(source, instance, target)
 
@@ -63,7 +66,7 @@ def _compile_cpu(source: KernelSource, instance: Instance, target: Target) -> Ar
         backend="cuda",
         target=target,
         entry=name,
-        binary=build_cpu(source.device, [name]),
+        binary=build_cpu(source.device, [name], sanitize=True),
         kind="so",
         num_warps=1,
         shared=0,

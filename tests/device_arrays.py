@@ -131,6 +131,9 @@ class _Torch(_Cupy):
     def to_numpy(self, array: Any) -> np.ndarray:
         import torch
 
+        if not isinstance(array, torch.Tensor):  # of a group that takes no tensor, outputs are CuPy's
+            bits = f"u{array.dtype.itemsize}"
+            return np.asarray(array.view(bits).get()).view(array.dtype)
         dtype = _numpy_dtype(str(array.dtype).removeprefix("torch."))
         raw = array.contiguous().view(getattr(torch, f"uint{8 * dtype.itemsize}"))
         return np.asarray(raw.cpu().numpy()).view(dtype)

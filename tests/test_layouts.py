@@ -205,6 +205,21 @@ def test_an_output_without_the_empty_axis_gathers_over_an_axis_of_the_space(run:
     assert first.ravel().tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize(("inner", "vectors"), [((5, 3), False), ((4, 4), True)])
+def test_a_gather_from_rows_of_odd_length_takes_no_vectors(
+    inner: tuple[int, int], vectors: bool, pinned: bool, run: Runner, launches: Launches
+) -> None:
+    """B07: a flat kernel whose loads start at a multiple of the row."""
+    group = described("t: f16[N, K, L]; i: i32[]", {"y": "take(t, i, 0)"})
+    table = np.arange(64 * inner[0] * inner[1], dtype=np.float32).astype(np.float16).reshape(64, *inner)
+    kernel = run.load(group, static=dict(zip("KL", inner, strict=True)) if pinned else None)
+    for at in (0, 3, -1):
+        y = kernel(*run.on_device(table, np.asarray(at, np.int32)))
+        assert_same_bits(run.numpy(y), table[at], f"row {at}")
+    assert {instance.vector > 1 for instance in launches.instances} == {vectors}
+
+
 def test_no_dims_and_size_one(run: Runner) -> None:
     """A24: 0-d with itself, and beside axes of size 1."""
     (y,) = run.checked(described("x: f32[]", {"y": "x + x"}), np.asarray(3.5, np.float32))
